@@ -1,0 +1,264 @@
+import { createHash } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { readFile, rename, rm } from 'node:fs/promises'
+import { pipeline } from 'node:stream/promises'
+import { HttpClient, HttpClientError, type HttpClientResponse } from '@actions/http-client'
+import { HTTPError } from '@actions/tool-cache'
+import { Cancelled, Failure, fileFailure, hasCode, reasonOf } from '../errors.ts'
+import type { Log } from '../log.ts'
+import { type Mirror, mirroredUrl } from '../request/mirrors.ts'
+import { together } from '../together.ts'
+import { publishedSha256 } from './checksum.ts'
+import { PAUSES, PassingFault, parseRetryAfter, withRetries } from './retry.ts'
+
+/** A URL to take a file from, with the URL of the checksum that its publisher gives for it. */
+export interface Candidate {
+  readonly url: string
+  readonly checksumUrl?: string
+}
+
+/** Tried in order; only a 404 leads to the next. */
+export type Candidates = readonly [Candidate, ...Candidate[]]
+
+export interface DownloadRequest {
+  /** What it is, for messages: `the CNI plugins`. */
+  readonly what: string
+  /** The input that decides the URL. */
+  readonly input: string
+  readonly candidates: Candidates
+}
+
+/** A file that arrived whole. */
+export interface Downloaded {
+  /** The local file. */
+  readonly path: string
+  /** The original URL, whatever mirror it came by. */
+  readonly url: string
+  /** 64 lower-case hexadecimal digits. */
+  readonly sha256: string
+  /** In bytes. */
+  readonly size: number
+}
+
+/** The connection counts as dead after this long without a byte, in milliseconds. */
+const SILENCE = 60_000
+
+/** A checksum or version file that is longer than this is something else, in bytes. */
+const LONGEST_TEXT = 1024 * 1024
+
+/**
+ * Downloads for one build. It stands on the HTTP client of @actions/tool-cache and its HTTPError. Its
+ * downloadTool itself is not used: it pauses at random, cannot see Retry-After, ends neither at a shorter body than
+ * announced nor on cancel, and leaves the hash to a second reading.
+ */
+export class Downloads {
+  readonly #mirrors: readonly Mirror[]
+  readonly #log: Log
+  readonly #signal: AbortSignal
+  readonly #pauses: readonly number[]
+  readonly #http: HttpClient
+
+  constructor(options: {
+    readonly mirrors: readonly Mirror[]
+    readonly log: Log
+    readonly signal: AbortSignal
+    /** Pauses between tries, in milliseconds. */
+    readonly pauses?: readonly number[]
+    /** In milliseconds without a byte. */
+    readonly silence?: number
+  }) {
+    this.#mirrors = options.mirrors
+    this.#log = options.log
+    this.#signal = options.signal
+    this.#pauses = options.pauses ?? PAUSES
+    this.#http = new HttpClient('cks-iso', [], {
+      allowRetries: false,
+      maxRedirects: 10,
+      socketTimeout: options.silence ?? SILENCE,
+    })
+  }
+
+  /**
+   * Downloads one file to `path`, which must not exist. Redirects are followed, passing faults tried again, and a
+   * published checksum must match.
+   * @throws Failure naming the URL and the input; Cancelled
+   */
+  async file(request: DownloadRequest, path: string): Promise<Downloaded> {
+    const [first, ...others] = request.candidates
+    try {
+      return await this.#candidate(request, first, path)
+    } catch (thrown) {
+      const [second, ...more] = others
+      if (second === undefined || !(thrown instanceof Failure) || !isNotFound(thrown.cause)) throw thrown
+      this.#log.info(`${first.url} is not there; trying ${second.url}`)
+      return await this.file({ ...request, candidates: [second, ...more] }, path)
+    }
+  }
+
+  /**
+   * Downloads a short text, such as a version file.
+   * @param scratch a file to download to; gone afterwards
+   * @throws Failure naming the URL and the input; Cancelled
+   */
+  async text(request: DownloadRequest, scratch: string): Promise<{ text: string; url: string }> {
+    const { path, url, size } = await this.file(request, scratch)
+    try {
+      if (size > LONGEST_TEXT) {
+        throw new Failure(
+          `${request.what}: ${url} answered with ${size} bytes where a short text is expected`,
+          `Open that URL, and look at the input ${request.input}.`,
+        )
+      }
+      return { text: await readFile(path, 'utf8'), url }
+    } finally {
+      await rm(path, { force: true })
+    }
+  }
+
+  async #candidate(request: DownloadRequest, candidate: Candidate, path: string): Promise<Downloaded> {
+    const part = `${path}.part`
+    try {
+      const { checksumUrl } = candidate
+      const [downloaded, published] = await together([
+        this.#bytes(request, candidate.url, part),
+        checksumUrl === undefined
+          ? Promise.resolve(undefined)
+          : this.#checksum(request, candidate.url, checksumUrl, path),
+      ])
+      if (published !== undefined && published !== downloaded.sha256) {
+        throw new Failure(
+          `${request.what}: ${candidate.url} has SHA-256 ${downloaded.sha256}, but ${checksumUrl} says ${published}`,
+          `Run again; if it stays, the file or its mirror was altered: choose another ${request.input} and tell its publisher.`,
+        )
+      }
+      await rename(part, path).catch((thrown: unknown) => {
+        throw fileFailure(`Cannot keep ${request.what}`, path, thrown)
+      })
+      return { path, url: candidate.url, ...downloaded }
+    } catch (thrown) {
+      await rm(part, { force: true })
+      throw thrown
+    }
+  }
+
+  async #checksum(
+    request: DownloadRequest,
+    fileUrl: string,
+    checksumUrl: string,
+    path: string,
+  ): Promise<string> {
+    const what = `the published checksum of ${request.what}`
+    const { text } = await this.text({ ...request, what, candidates: [{ url: checksumUrl }] }, `${path}.sum`)
+    return publishedSha256(text, checksumUrl, fileUrl)
+  }
+
+  async #bytes(
+    request: DownloadRequest,
+    url: string,
+    part: string,
+  ): Promise<{ sha256: string; size: number }> {
+    const from = mirroredUrl(this.#mirrors, url)
+    const named = from === url ? url : `${url} (by the mirror ${withoutUser(from)})`
+    try {
+      return await withRetries(() => this.#attempt(from, part), {
+        what: `${request.what}: ${named}`,
+        signal: this.#signal,
+        log: this.#log,
+        pauses: this.#pauses,
+      })
+    } catch (thrown) {
+      if (thrown instanceof Cancelled || thrown instanceof Failure) throw thrown
+      const next = isNotFound(thrown)
+        ? `Check the input ${request.input}: what it names is not published under that URL.`
+        : `Run again; if it stays, open that URL from this machine, look at the input ${request.input}, or name a mirror in mirrors.`
+      throw new Failure(`Cannot download ${request.what}: ${named}: ${reasonOf(thrown)}`, next, {
+        cause: thrown,
+      })
+    }
+  }
+
+  /** @throws HTTPError for an answer that stays; PassingFault for one that may pass; Failure for a local fault */
+  async #attempt(url: string, part: string): Promise<{ sha256: string; size: number }> {
+    await rm(part, { force: true })
+    const { message } = await this.#open(url)
+    const status = message.statusCode ?? 0
+    if (status !== 200) {
+      message.resume()
+      const reason = `answered ${status} ${message.statusMessage ?? ''}`.trim()
+      if (isPassing(status)) {
+        throw new PassingFault(reason, parseRetryAfter(message.headers['retry-after'], Date.now()))
+      }
+      throw new StatusError(status, reason)
+    }
+    const hash = createHash('sha256')
+    let size = 0
+    try {
+      await pipeline(
+        message,
+        async function* (chunks: AsyncIterable<Buffer>) {
+          for await (const chunk of chunks) {
+            hash.update(chunk)
+            size += chunk.length
+            yield chunk
+          }
+        },
+        createWriteStream(part, { flags: 'wx' }),
+        { signal: this.#signal },
+      )
+    } catch (thrown) {
+      if (this.#signal.aborted) throw new Cancelled(`${url}: cancelled`)
+      if (hasCode(thrown, 'ENOSPC') || hasCode(thrown, 'EACCES') || hasCode(thrown, 'ENOENT')) {
+        throw fileFailure('Cannot write a download', part, thrown)
+      }
+      throw new PassingFault(`the connection broke after ${size} bytes (${reasonOf(thrown)})`, undefined, {
+        cause: thrown,
+      })
+    }
+    const announced = message.headers['content-encoding'] ? undefined : message.headers['content-length']
+    if (announced !== undefined && Number(announced) !== size) {
+      throw new PassingFault(`${size} bytes arrived where ${announced} were announced`)
+    }
+    return { sha256: hash.digest('hex'), size }
+  }
+
+  async #open(url: string): Promise<HttpClientResponse> {
+    this.#signal.throwIfAborted()
+    let onAbort = (): void => {}
+    const cancelled = new Promise<never>((_, reject) => {
+      onAbort = () => reject(new Cancelled(`${url}: cancelled`))
+      this.#signal.addEventListener('abort', onAbort, { once: true })
+    })
+    try {
+      return await Promise.race([this.#http.get(url), cancelled])
+    } catch (thrown) {
+      if (thrown instanceof Cancelled || thrown instanceof HttpClientError) throw thrown
+      throw new PassingFault(reasonOf(thrown), undefined, { cause: thrown })
+    } finally {
+      this.#signal.removeEventListener('abort', onAbort)
+    }
+  }
+}
+
+/** tool-cache's error for a status, with the reason in words. */
+class StatusError extends HTTPError {
+  constructor(status: number, message: string) {
+    super(status)
+    this.message = message
+  }
+}
+
+function isNotFound(thrown: unknown): boolean {
+  return thrown instanceof HTTPError && thrown.httpStatusCode === 404
+}
+
+/** Timeouts, rate limits and server errors may pass; other answers stay. */
+function isPassing(status: number): boolean {
+  return status === 408 || status === 425 || status === 429 || status >= 500
+}
+
+function withoutUser(url: string): string {
+  const parsed = new URL(url)
+  parsed.username = ''
+  parsed.password = ''
+  return parsed.href
+}

@@ -1,0 +1,99 @@
+import { DEFAULTS } from '../defaults.ts'
+
+/**
+ * One thing that a user can set: an input of the action and an option of the command line, under one name. The
+ * command line is generated from this table; tests hold action.yml and the README to it.
+ */
+export interface Setting {
+  readonly name: string
+  readonly description: string
+  /** What an absent value means; '' where the description says what is found out at run time. */
+  readonly default: string
+}
+
+export const BUILD_SETTINGS = [
+  {
+    name: 'kubernetes-version',
+    description:
+      'Kubernetes to put on the ISO: a release (1.33.13, v1.33.13, refs/tags/v1.33.13), or a minor (1.33) for its newest patch. Empty in a workflow run for a tag: that tag.',
+    default: '',
+  },
+  {
+    name: 'cni-version',
+    description: 'Release of the CNI plugins. Empty: the newest.',
+    default: '',
+  },
+  {
+    name: 'crictl-version',
+    description:
+      'Release of crictl. Empty: the newest of the Kubernetes minor, else of the nearest lower minor.',
+    default: '',
+  },
+  {
+    name: 'network',
+    description: `Manifest of the pod network: calico[@version], flannel[@version], a URL or a file. Without a version: calico ${DEFAULTS.calico}, flannel ${DEFAULTS.flannel}.`,
+    default: 'calico',
+  },
+  {
+    name: 'dashboard',
+    description: `Manifest of the dashboard: kubernetes-dashboard[@version], headlamp[@version], a URL, a file, or none. Without a version: kubernetes-dashboard ${DEFAULTS.kubernetesDashboard}, headlamp ${DEFAULTS.headlamp}. Empty: kubernetes-dashboard up to CloudStack 4.22, headlamp from 4.23 on.`,
+    default: '',
+  },
+  {
+    name: 'autoscaler-version',
+    description: 'Release of the cluster autoscaler. Empty: the newest of the Kubernetes minor.',
+    default: '',
+  },
+  {
+    name: 'ccm-version',
+    description: 'Release of the CloudStack cloud controller manager (cloudstack-kubernetes-provider).',
+    default: `v${DEFAULTS.ccm}`,
+  },
+  {
+    name: 'csi-version',
+    description: 'Release of the CloudStack CSI driver.',
+    default: `v${DEFAULTS.csi}`,
+  },
+  {
+    name: 'etcd-version',
+    description: 'Release of etcd, for clusters with etcd nodes of their own. Empty: no etcd on the ISO.',
+    default: '',
+  },
+  {
+    name: 'arch',
+    description: 'Architecture of the nodes: amd64 (x86_64) or arm64 (aarch64).',
+    default: 'amd64',
+  },
+  {
+    name: 'extra-images',
+    description: 'Further images to pack, one reference a line: those that an operator pulls by itself.',
+    default: '',
+  },
+  {
+    name: 'build-name',
+    description:
+      'Start of the file names: <build-name>-x86_64.iso or -aarch64.iso. Empty: setup-v<Kubernetes version>.',
+    default: '',
+  },
+  {
+    name: 'output-dir',
+    description: 'Directory for the ISO and its versions.txt; made when it is missing.',
+    default: '.',
+  },
+  {
+    name: 'cloudstack-version',
+    description: 'CloudStack release that will use the ISO; decides how the dashboard is laid out.',
+    default: DEFAULTS.cloudstack,
+  },
+  {
+    name: 'mirrors',
+    description:
+      'Where to fetch from instead, a line each: <https URL prefix or registry host> <replacement URL>. The longest prefix wins; covers downloads, git and registries.',
+    default: '',
+  },
+] as const satisfies readonly Setting[]
+
+export type BuildSettingName = (typeof BUILD_SETTINGS)[number]['name']
+
+/** Values as the user wrote them. Absent and blank mean the default. */
+export type SettingValues = Partial<Readonly<Record<BuildSettingName, string>>>

@@ -1,0 +1,23 @@
+import { Cancelled } from './errors.ts'
+
+/**
+ * Promise.all that never leaves work behind: it settles only when every part has. When a part fails, `onFailure`
+ * (say, an abort) lets the others end early, and the failure that came first is thrown.
+ */
+export async function together<T extends readonly unknown[]>(
+  parts: readonly [...{ [K in keyof T]: Promise<T[K]> }],
+  onFailure: () => void = () => {},
+): Promise<T> {
+  const failures: unknown[] = []
+  for (const part of parts) {
+    part.catch((thrown: unknown) => {
+      failures.push(thrown)
+      onFailure()
+    })
+  }
+  await Promise.allSettled(parts)
+  // A part that was cancelled because another failed is not the reason.
+  const reason = failures.find((thrown) => !(thrown instanceof Cancelled)) ?? failures[0]
+  if (reason !== undefined) throw reason
+  return await Promise.all(parts)
+}
