@@ -10,6 +10,8 @@ export interface Workspace {
   readonly programs: Programs
   /** Fires when the build was cancelled or one of its parts has failed: the other parts stop then. */
   readonly signal: AbortSignal
+  /** Fires the signal: called by a part that fails. */
+  readonly stop: () => void
 }
 
 /**
@@ -30,7 +32,7 @@ export async function withWorkspace<T>(
   })
   const programs = new Programs(signal)
   try {
-    return await body({ dir, programs, signal })
+    return await body({ dir, programs, signal, stop: () => failed.abort() })
   } finally {
     failed.abort()
     await programs.stopAll()

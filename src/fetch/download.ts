@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
 import { readFile, rename, rm } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
-import { HttpClient, HttpClientError, type HttpClientResponse } from '@actions/http-client'
+import { HttpClient, type HttpClientResponse } from '@actions/http-client'
 import { HTTPError } from '@actions/tool-cache'
 import { Cancelled, Failure, fileFailure, hasCode, reasonOf } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -38,18 +38,27 @@ export interface Downloaded {
   readonly sha256: string
   /** In bytes. */
   readonly size: number
+  /** When the server says it was last changed, in seconds since 1970. */
+  readonly lastModified?: number
 }
+
+/** What one answer brought. */
+type Received = Pick<Downloaded, 'sha256' | 'size' | 'lastModified'>
 
 /** The connection counts as dead after this long without a byte, in milliseconds. */
 const SILENCE = 60_000
+
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
+
+const MOST_REDIRECTS = 10
 
 /** A checksum or version file that is longer than this is something else, in bytes. */
 const LONGEST_TEXT = 1024 * 1024
 
 /**
  * Downloads for one build. It stands on the HTTP client of @actions/tool-cache and its HTTPError. Its
- * downloadTool itself is not used: it pauses at random, cannot see Retry-After, ends neither at a shorter body than
- * announced nor on cancel, and leaves the hash to a second reading.
+ * downloadTool itself is not used: it pauses at random, cannot see Retry-After, does not end on cancel, leaves the hash
+ * to a second reading, and its client fails at a redirect to a relative URL.
  */
 export class Downloads {
   readonly #mirrors: readonly Mirror[]
@@ -73,7 +82,7 @@ export class Downloads {
     this.#pauses = options.pauses ?? PAUSES
     this.#http = new HttpClient('cks-iso', [], {
       allowRetries: false,
-      maxRedirects: 10,
+      allowRedirects: false,
       socketTimeout: options.silence ?? SILENCE,
     })
   }
@@ -152,11 +161,7 @@ export class Downloads {
     return publishedSha256(text, checksumUrl, fileUrl)
   }
 
-  async #bytes(
-    request: DownloadRequest,
-    url: string,
-    part: string,
-  ): Promise<{ sha256: string; size: number }> {
+  async #bytes(request: DownloadRequest, url: string, part: string): Promise<Received> {
     const from = mirroredUrl(this.#mirrors, url)
     const named = from === url ? url : `${url} (by the mirror ${withoutUser(from)})`
     try {
@@ -178,9 +183,9 @@ export class Downloads {
   }
 
   /** @throws HTTPError for an answer that stays; PassingFault for one that may pass; Failure for a local fault */
-  async #attempt(url: string, part: string): Promise<{ sha256: string; size: number }> {
+  async #attempt(url: string, part: string): Promise<Received> {
     await rm(part, { force: true })
-    const { message } = await this.#open(url)
+    const message = await this.#follow(url)
     const status = message.statusCode ?? 0
     if (status !== 200) {
       message.resume()
@@ -218,7 +223,33 @@ export class Downloads {
     if (announced !== undefined && Number(announced) !== size) {
       throw new PassingFault(`${size} bytes arrived where ${announced} were announced`)
     }
-    return { sha256: hash.digest('hex'), size }
+    const changed = Date.parse(message.headers['last-modified'] ?? '')
+    return {
+      sha256: hash.digest('hex'),
+      size,
+      ...(Number.isNaN(changed) ? {} : { lastModified: Math.floor(changed / 1000) }),
+    }
+  }
+
+  async #follow(start: string): Promise<HttpClientResponse['message']> {
+    let url = start
+    for (let redirects = 0; redirects <= MOST_REDIRECTS; redirects++) {
+      const { message } = await this.#open(url)
+      const { location } = message.headers
+      if (!REDIRECTS.has(message.statusCode ?? 0) || location === undefined) return message
+      message.resume()
+      if (!URL.canParse(location, url))
+        throw new StatusError(310, `was redirected to ${JSON.stringify(location)}, which is no URL`)
+      const next = new URL(location, url)
+      if (next.protocol !== 'https:' && url.startsWith('https:')) {
+        throw new StatusError(
+          310,
+          `was redirected to ${next.origin} without TLS, where anyone could alter it`,
+        )
+      }
+      url = next.href
+    }
+    throw new StatusError(310, `was redirected more than ${MOST_REDIRECTS} times`)
   }
 
   async #open(url: string): Promise<HttpClientResponse> {
@@ -231,7 +262,7 @@ export class Downloads {
     try {
       return await Promise.race([this.#http.get(url), cancelled])
     } catch (thrown) {
-      if (thrown instanceof Cancelled || thrown instanceof HttpClientError) throw thrown
+      if (thrown instanceof Cancelled) throw thrown
       throw new PassingFault(reasonOf(thrown), undefined, { cause: thrown })
     } finally {
       this.#signal.removeEventListener('abort', onAbort)

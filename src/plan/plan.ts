@@ -2,10 +2,11 @@ import type { Arch } from '../arch.ts'
 import type { Candidates } from '../fetch/download.ts'
 import type { Version } from '../request/version.ts'
 
-/** Where a file comes from: the web, or the user's own disk. */
+/** Where a file comes from: the web, the user's own disk, or this program. */
 export type FileSource =
   | { readonly kind: 'url'; readonly candidates: Candidates }
   | { readonly kind: 'file'; readonly path: string }
+  | { readonly kind: 'text'; readonly text: string }
 
 interface PlannedFile {
   /** What it is, for messages. */

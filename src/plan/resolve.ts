@@ -114,8 +114,8 @@ export function assemblePlan(request: BuildRequest, resolved: ResolvedVersions, 
       source: fromUrl(urls.kubernetesBinary('kubeadm', kubernetes, host)),
     },
     manifests: [
-      ...chosenManifest('network', request.network),
-      ...chosenManifest('dashboard', request.dashboard),
+      chosenManifest('network', request.network),
+      chosenManifest('dashboard', request.dashboard),
       {
         role: 'autoscaler',
         what: 'the cluster autoscaler manifest',
@@ -159,12 +159,15 @@ function etcdArchive(version: Version, arch: Arch): PlannedBinary {
   }
 }
 
-function chosenManifest(role: 'network' | 'dashboard', request: ManifestRequest): readonly PlannedManifest[] {
-  if (request.kind === 'none') return []
-  return [{ role, what: `the ${role} manifest`, input: role, source: sourceOf(request) }]
+function chosenManifest(role: 'network' | 'dashboard', request: ManifestRequest): PlannedManifest {
+  return { role, what: `the ${role} manifest`, input: role, source: sourceOf(request) }
 }
 
-function sourceOf(request: Exclude<ManifestRequest, { kind: 'none' }>): FileSource {
+/** Nodes apply dashboard.yaml whatever is in it and stop when it is missing, so without a dashboard it holds little. */
+const NO_DASHBOARD = 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: kubernetes-dashboard\n'
+
+function sourceOf(request: ManifestRequest): FileSource {
+  if (request.kind === 'none') return { kind: 'text', text: NO_DASHBOARD }
   if (request.kind === 'file') return { kind: 'file', path: request.path }
   return fromUrl(
     request.kind === 'url' ? [{ url: request.url }] : urls.ADD_ON_MANIFESTS[request.name](request.version),

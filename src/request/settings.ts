@@ -97,3 +97,24 @@ export type BuildSettingName = (typeof BUILD_SETTINGS)[number]['name']
 
 /** Values as the user wrote them. Absent and blank mean the default. */
 export type SettingValues = Partial<Readonly<Record<BuildSettingName, string>>>
+
+/** What the action hands to later steps. */
+export const OUTPUTS = [
+  { name: 'iso-path', description: 'Path of the ISO.' },
+  { name: 'iso-name', description: 'File name of the ISO.' },
+  { name: 'iso-size', description: 'Size of the ISO in bytes.' },
+  { name: 'iso-sha256', description: 'SHA-256 of the ISO, 64 hexadecimal digits.' },
+  { name: 'versions-path', description: 'Path of the versions.txt beside the ISO.' },
+  { name: 'kubernetes-version', description: 'Kubernetes on the ISO, such as 1.33.13.' },
+  { name: 'autoscaler-version', description: 'Release of the cluster autoscaler.' },
+  { name: 'ccm-version', description: 'Release of the cloud controller manager.' },
+  { name: 'csi-version', description: 'Release of the CSI driver.' },
+  { name: 'cni-version', description: 'Release of the CNI plugins.' },
+  { name: 'crictl-version', description: 'Release of crictl.' },
+  { name: 'etcd-version', description: 'Release of etcd; empty when there is none.' },
+  { name: 'network', description: 'Pod network: calico@version, flannel@version, or its URL or file.' },
+  { name: 'dashboard', description: 'Dashboard: add-on@version, its URL or file, or none.' },
+  { name: 'images', description: 'JSON list of the images: reference, digest, file, size in bytes.' },
+] as const
+
+export type OutputName = (typeof OUTPUTS)[number]['name']

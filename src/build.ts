@@ -1,0 +1,198 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import {
+  type Acquired,
+  type AcquiredManifest,
+  acquireBinaries,
+  acquireHostKubeadm,
+  acquireManifests,
+  kubeadmOf,
+  type Stages,
+} from './acquire.ts'
+import { platformOf } from './arch.ts'
+import { Downloads } from './fetch/download.ts'
+import { type Containerd, startContainerd } from './images/containerd.ts'
+import { kubeadmImages } from './images/kubeadm.ts'
+import type { PlannedImage, WantedImage } from './images/plan.ts'
+import { type PulledImage, planImagesWithTags, pullImages } from './images/pull.ts'
+import { provideContainerd } from './images/toolchain.ts'
+import { findIsoWriter } from './iso/writer.ts'
+import type { Log } from './log.ts'
+import type { Plan } from './plan/plan.ts'
+import { resolvePlan } from './plan/resolve.ts'
+import { type Published, publish, requireWritable } from './publish.ts'
+import type { IsoRecord } from './record/record.ts'
+import { registryMirrors } from './request/mirrors.ts'
+import type { BuildRequest } from './request/request.ts'
+import { together } from './together.ts'
+import { withWorkspace } from './workspace.ts'
+
+/** What a build needs besides the request. */
+export interface BuildEnvironment {
+  readonly log: Log
+  /** Fires when the user cancels. */
+  readonly cancel: AbortSignal
+  /** An existing directory for everything that is in the making. */
+  readonly tempDir: string
+  /** The time that the ISO carries, in seconds since 1970; absent: when kubeadm was published. */
+  readonly epoch?: number
+  /** Pauses between tries of a download or pull, in milliseconds. */
+  readonly pauses?: readonly number[]
+}
+
+/** A finished build. */
+export interface BuildResult extends Published {
+  readonly plan: Plan
+  readonly record: IsoRecord
+  readonly images: readonly PulledImage[]
+}
+
+/** The time that an ISO carries when no server says when kubeadm was published: 2020-01-01. */
+const FALLBACK_EPOCH = 1_577_836_800
+
+/**
+ * Builds an ISO and its versions.txt. Either both are in the output directory afterwards, whole, or none of this
+ * build is.
+ * @throws Failure saying what failed, on what, and what to do; Cancelled
+ */
+export async function build(request: BuildRequest, environment: BuildEnvironment): Promise<BuildResult> {
+  return await withStages(request, environment, async (stages) => {
+    await requireWritable(request.outputDir)
+    const { workspace, log } = stages
+    const [writer, containerd, plan] = await together(
+      [findIsoWriter(workspace.programs, log), ownContainerd(request, stages), resolvePlan(request, stages)],
+      workspace.stop,
+    )
+    logPlan(plan, log)
+    const binaries = acquireBinaries(plan, stages)
+    const manifests = acquireManifests(plan, stages)
+    const images = imagesOf(plan, kubeadmOf(plan, binaries, stages), manifests, containerd, stages).then(
+      (planned) => pull(planned, plan, containerd, stages),
+    )
+    const [binaryFiles, manifestFiles, pulled] = await together(
+      [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), images],
+      workspace.stop,
+    )
+    const epoch =
+      environment.epoch ??
+      binaryFiles.find(({ file }) => file.path === 'k8s/kubeadm')?.lastModified ??
+      FALLBACK_EPOCH
+    const files = [...binaryFiles, ...manifestFiles]
+    const record = recordOf(plan, epoch, files, pulled)
+    const archives = pulled.map(({ fileName, path }) => ({ path: `docker/${fileName}`, source: path }))
+    const all = [...files.map(({ file }) => file), ...archives]
+    const published = await publish(
+      { name: plan.name, record, files: all, writer },
+      request.outputDir,
+      stages,
+    )
+    return { plan, record, images: pulled, ...published }
+  })
+}
+
+/** A plan with its images: everything that a build would put on the ISO, by name. */
+export interface DetailedPlan extends Plan {
+  readonly images: readonly PlannedImage[]
+}
+
+/**
+ * Finds out what a build would do. Downloads the manifests and kubeadm, since they name the images, and nothing else.
+ * @throws Failure; Cancelled
+ */
+export async function describePlan(
+  request: BuildRequest,
+  environment: BuildEnvironment,
+): Promise<DetailedPlan> {
+  return await withStages(request, environment, async (stages) => {
+    const [containerd, plan] = await together(
+      [ownContainerd(request, stages), resolvePlan(request, stages)],
+      stages.workspace.stop,
+    )
+    const kubeadm = acquireHostKubeadm(plan, stages)
+    const images = await imagesOf(plan, kubeadm, acquireManifests(plan, stages), containerd, stages)
+    return { ...plan, images }
+  })
+}
+
+async function withStages<T>(
+  request: BuildRequest,
+  { log, cancel, tempDir, pauses }: BuildEnvironment,
+  body: (stages: Stages) => Promise<T>,
+): Promise<T> {
+  const optional = pauses === undefined ? {} : { pauses }
+  return await withWorkspace(tempDir, cancel, async (workspace) => {
+    const downloads = new Downloads({ mirrors: request.mirrors, log, signal: workspace.signal, ...optional })
+    return await body({ workspace, downloads, log, pauses: optional })
+  })
+}
+
+async function ownContainerd(
+  request: BuildRequest,
+  { workspace, downloads, log }: Stages,
+): Promise<Containerd> {
+  const binaries = await provideContainerd({ downloads, dir: workspace.dir, log })
+  return await startContainerd({
+    dir: join(workspace.dir, 'containerd'),
+    programs: workspace.programs,
+    binaries,
+    mirrors: registryMirrors(request.mirrors),
+    log,
+  })
+}
+
+function logPlan(plan: Plan, log: Log): void {
+  const versions = Object.entries(plan.versions).map(([name, version]) => `${name} ${version}`)
+  log.info(`${plan.name}: ${versions.join(', ')}`)
+}
+
+/** Every image that the nodes need: kubeadm's own, those of the manifests, and the user's. */
+async function imagesOf(
+  plan: Plan,
+  kubeadm: Promise<string>,
+  manifests: Promise<readonly AcquiredManifest[]>,
+  containerd: Containerd,
+  { workspace, log, pauses }: Stages,
+): Promise<readonly PlannedImage[]> {
+  const { kubernetes } = plan.versions
+  const [ofKubeadm, ofManifests] = await together([
+    kubeadm.then((program) => kubeadmImages(workspace.programs, program, kubernetes, log)),
+    manifests,
+  ])
+  const wanted: readonly WantedImage[] = [
+    ...ofKubeadm.map((reference) => ({ reference, source: `kubeadm ${kubernetes}` })),
+    ...ofManifests.flatMap(({ images }) => images),
+    ...plan.extraImages.map((reference) => ({ reference, source: 'extra-images' })),
+  ]
+  return await planImagesWithTags(wanted, { containerd, log, signal: workspace.signal, ...pauses })
+}
+
+async function pull(
+  planned: readonly PlannedImage[],
+  { arch }: Plan,
+  containerd: Containerd,
+  { workspace, log, pauses }: Stages,
+): Promise<readonly PulledImage[]> {
+  const { signal, stop } = workspace
+  const dir = join(workspace.dir, 'archives')
+  await mkdir(dir)
+  return await pullImages(planned, { containerd, log, signal, arch, dir, onFailure: stop, ...pauses })
+}
+
+function recordOf(
+  plan: Plan,
+  epoch: number,
+  files: readonly Acquired[],
+  images: readonly PulledImage[],
+): IsoRecord {
+  return {
+    platform: platformOf(plan.arch),
+    epoch,
+    versions: plan.versions,
+    files: files.map(({ recorded }) => recorded),
+    images: images.map(({ reference, digest, fileName }) => ({
+      reference,
+      digest,
+      path: `docker/${fileName}`,
+    })),
+  }
+}

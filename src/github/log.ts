@@ -1,0 +1,22 @@
+import { debug, info, notice, warning } from '@actions/core'
+import type { Log, Place } from '../log.ts'
+
+/** A log that the runner shows, with warnings and notices as annotations. */
+export function runnerLog(): Log {
+  return {
+    info: (message) => info(harmless(message)),
+    debug: (message) => debug(message),
+    notice: (message) => notice(message),
+    warning: (message, place) => warning(message, properties(place)),
+  }
+}
+
+/** Text from the network may hold lines that the runner would take for commands: `::add-mask::`, `##[group]`. */
+function harmless(message: string): string {
+  return message.replace(/^(\s*)(::|##\[)/gm, '$1 $2')
+}
+
+function properties(place: Place | undefined): { file?: string; startLine?: number } {
+  if (place === undefined) return {}
+  return { file: place.file, ...(place.line === undefined ? {} : { startLine: place.line }) }
+}

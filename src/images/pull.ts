@@ -1,0 +1,110 @@
+import { join } from 'node:path'
+import pMap, { pMapSkip } from 'p-map'
+import type { Arch } from '../arch.ts'
+import { Cancelled, Failure } from '../errors.ts'
+import { PAUSES } from '../fetch/retry.ts'
+import type { Log } from '../log.ts'
+import { writeArchive } from './archive.ts'
+import type { Containerd } from './containerd.ts'
+import { fetchContent } from './content.ts'
+import { resolveDigest } from './fetch.ts'
+import { contestedTags, type PlannedImage, planImages, type WantedImage } from './plan.ts'
+
+/** An image in its archive. */
+export interface PulledImage {
+  /** As nodes know it: `repository:tag`, `repository:tag@digest` or `repository@digest`. */
+  readonly reference: string
+  /** The names that a node gives it on import. */
+  readonly names: readonly [string, ...string[]]
+  /** What the reference points at, `sha256:…`: of the index where there is one. */
+  readonly digest: string
+  /** Name of the archive on the ISO. */
+  readonly fileName: string
+  /** The archive here. */
+  readonly path: string
+  /** Of the archive, in bytes. */
+  readonly size: number
+}
+
+export interface PullOptions {
+  readonly containerd: Containerd
+  readonly log: Log
+  readonly signal: AbortSignal
+  /** Before the second, third and fourth try, in milliseconds. */
+  readonly pauses?: readonly number[]
+}
+
+/** More at once gain nothing: registries and disks are busy with these. */
+const AT_ONCE = 4
+
+/**
+ * As planImages, and asks the registries what a tag points at where some manifests name an image by that tag and
+ * others by tag and digest.
+ * @throws Failure as planImages, or when a registry does not answer; Cancelled
+ */
+export async function planImagesWithTags(
+  wanted: readonly WantedImage[],
+  options: PullOptions,
+): Promise<readonly PlannedImage[]> {
+  const context = { pauses: PAUSES, ...options }
+  const planned = planImages(wanted)
+  const contested = contestedTags(wanted)
+  if (contested.length === 0) return planned
+  const digests = await pMap(
+    planned.filter(({ fetch }) => contested.includes(fetch)),
+    async (image): Promise<[string, string]> => [image.fetch, await resolveDigest(image, context)],
+    { concurrency: AT_ONCE },
+  )
+  return planImages(wanted, new Map(digests))
+}
+
+/**
+ * Pulls images for nodes of one architecture and archives each as soon as it is there. When one fails, no other is
+ * begun, and it settles when those under way have ended.
+ * @param options.dir the directory for the archives, which must exist
+ * @param options.onFailure called at the first failure, so that the caller can cancel what is under way
+ * @returns the images in the order of the plan
+ * @throws Failure naming the image and who asks for it; Cancelled
+ */
+export async function pullImages(
+  planned: readonly PlannedImage[],
+  options: PullOptions & { readonly arch: Arch; readonly dir: string; readonly onFailure?: () => void },
+): Promise<readonly PulledImage[]> {
+  const { arch, dir, containerd, log, signal } = options
+  const context = { pauses: PAUSES, ...options }
+  const failures: unknown[] = []
+  let count = 0
+  let bytes = 0
+
+  const pull = async (image: PlannedImage): Promise<PulledImage> => {
+    const content = await fetchContent(image, arch, context)
+    const path = join(dir, image.fileName)
+    const size = await writeArchive(path, image.names, content, containerd, signal)
+    count++
+    bytes += size
+    const megabytes = Math.ceil(bytes / 1_000_000)
+    log.info(`pulled ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`)
+    const { reference, names, fileName } = image
+    return { reference, names, digest: content.top.digest, fileName, path, size }
+  }
+
+  const pulled = await pMap(
+    planned,
+    async (image) => {
+      if (failures.length > 0) return pMapSkip
+      try {
+        return await pull(image)
+      } catch (thrown) {
+        const isOurs = thrown instanceof Failure || !signal.aborted
+        failures.push(isOurs ? thrown : new Cancelled(`The image ${image.reference}: cancelled`))
+        if (failures.length === 1) options.onFailure?.()
+        return pMapSkip
+      }
+    },
+    { concurrency: AT_ONCE },
+  )
+  // One that was cancelled because another failed is not the reason.
+  const reason = failures.find((thrown) => !(thrown instanceof Cancelled)) ?? failures[0]
+  if (reason !== undefined) throw reason
+  return pulled
+}

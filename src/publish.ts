@@ -1,0 +1,80 @@
+import { access, constants, copyFile, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileFailure, hasCode } from './errors.ts'
+import { sha256OfFile } from './fetch/hash.ts'
+import { buildTree, type TreeFile } from './iso/tree.ts'
+import { type IsoWriter, writeIso } from './iso/writer.ts'
+import type { Log } from './log.ts'
+import { formatRecord, type IsoRecord } from './record/record.ts'
+import type { Workspace } from './workspace.ts'
+
+/** What a build leaves in the output directory. */
+export interface Published {
+  readonly isoPath: string
+  /** In bytes. */
+  readonly isoSize: number
+  /** 64 lower-case hexadecimal digits. */
+  readonly isoSha256: string
+  readonly versionsPath: string
+}
+
+/**
+ * Lays out the tree, writes the ISO in a directory of its own beside the final names, and moves both files there once
+ * both are whole.
+ */
+export async function publish(
+  parts: {
+    /** What the files are named by. */
+    readonly name: string
+    readonly record: IsoRecord
+    /** Everything but versions.txt. */
+    readonly files: readonly TreeFile[]
+    readonly writer: IsoWriter
+  },
+  outputDir: string,
+  { workspace, log }: { readonly workspace: Workspace; readonly log: Log },
+): Promise<Published> {
+  const { name, record, files, writer } = parts
+  const versions = join(workspace.dir, 'versions.txt')
+  await writeFile(versions, formatRecord(record))
+  const tree = join(workspace.dir, 'tree')
+  await buildTree(tree, [...files, { path: 'versions.txt', source: versions }])
+
+  const isoPath = join(outputDir, `${name}.iso`)
+  const versionsPath = join(outputDir, `${name}.versions.txt`)
+  const staging = await mkdtemp(join(outputDir, '.cks-iso-'))
+  try {
+    const staged = { iso: join(staging, 'iso'), versions: join(staging, 'versions') }
+    await writeIso({
+      writer,
+      tree,
+      output: staged.iso,
+      epoch: record.epoch,
+      programs: workspace.programs,
+      log,
+    })
+    const [isoSha256, { size: isoSize }] = await Promise.all([
+      sha256OfFile(staged.iso, workspace.signal),
+      stat(staged.iso),
+    ])
+    await copyFile(versions, staged.versions)
+    workspace.signal.throwIfAborted()
+    await rename(staged.iso, isoPath)
+    await rename(staged.versions, versionsPath)
+    return { isoPath, isoSize, isoSha256, versionsPath }
+  } catch (thrown) {
+    throw hasCode(thrown, 'ENOSPC') ? fileFailure('Cannot write the ISO', isoPath, thrown) : thrown
+  } finally {
+    await rm(staging, { recursive: true, force: true })
+  }
+}
+
+/** @throws Failure when files cannot be made in the directory, before any work is spent on them */
+export async function requireWritable(dir: string): Promise<void> {
+  try {
+    await mkdir(dir, { recursive: true })
+    await access(dir, constants.W_OK | constants.X_OK)
+  } catch (thrown) {
+    throw fileFailure('output-dir cannot be written to', dir, thrown)
+  }
+}

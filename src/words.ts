@@ -1,0 +1,4 @@
+/** `70.1 MB`. */
+export function megabytes(bytes: number): string {
+  return `${(bytes / 1_000_000).toFixed(1)} MB`
+}

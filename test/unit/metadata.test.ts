@@ -1,0 +1,21 @@
+import { readFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { actionYml, withTables } from '../../scripts/metadata.ts'
+import { BUILD_SETTINGS, OUTPUTS } from '../../src/request/settings.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+const read = (name: string) => readFileSync(join(root, name), 'utf8')
+
+it('action.yml and the tables of the README say what the settings say (else: npm run metadata)', () => {
+  expect(read('action.yml')).toBe(actionYml())
+  expect(read('README.md')).toBe(withTables(read('README.md')))
+})
+
+it('action.yml is a node24 action with exactly the inputs that the parser reads', () => {
+  const action = parse(read('action.yml'))
+  expect(Object.keys(action.inputs)).toEqual(BUILD_SETTINGS.map(({ name }) => name))
+  expect(Object.keys(action.outputs)).toEqual(OUTPUTS.map(({ name }) => name))
+  expect(action.runs).toMatchObject({ using: 'node24', main: 'dist/index.js' })
+})
