@@ -236,10 +236,11 @@ export class Downloads {
     for (let redirects = 0; redirects <= MOST_REDIRECTS; redirects++) {
       const { message } = await this.#open(url)
       const { location } = message.headers
-      if (!REDIRECTS.has(message.statusCode ?? 0) || location === undefined) return message
+      const status = message.statusCode ?? 0
+      if (!REDIRECTS.has(status) || location === undefined) return message
       message.resume()
       if (!URL.canParse(location, url))
-        throw new StatusError(310, `was redirected to ${JSON.stringify(location)}, which is no URL`)
+        throw new StatusError(status, `was redirected to ${JSON.stringify(location)}, which is no URL`)
       const next = new URL(location, url)
       if (next.protocol !== 'https:' && url.startsWith('https:')) {
         throw new StatusError(
@@ -249,7 +250,7 @@ export class Downloads {
       }
       url = next.href
     }
-    throw new StatusError(310, `was redirected more than ${MOST_REDIRECTS} times`)
+    throw new StatusError(302, `was redirected more than ${MOST_REDIRECTS} times`)
   }
 
   async #open(url: string): Promise<HttpClientResponse> {

@@ -81,9 +81,8 @@ class Walk {
     for (const entry of entries) {
       const { platform } = entry
       if (platform === undefined) {
-        // containerd looks into these whatever the architecture.
-        const manifest = await this.#document(entry)
-        isOffered = (await this.#manifestForArch(entry, manifest)) || isOffered
+        // containerd takes these for its own whatever they are for: on import it wants all of their content.
+        isOffered = (await this.#namelessManifest(entry)) || isOffered
       } else if (runsOn(platform, this.#arch)) {
         await this.#manifest(entry, await this.#document(entry))
         isOffered = true
@@ -109,18 +108,17 @@ class Walk {
   }
 
   /** @returns whether the manifest, of an entry that names no platform, is one for this architecture */
-  async #manifestForArch(entry: Descriptor, bytes: Buffer): Promise<boolean> {
-    if (!isManifest(entry)) throw this.#noImage(`its index holds a ${entry.mediaType} for no platform`)
-    const platform = readConfigPlatform(await this.#config(bytes))
-    if (platform === undefined || !runsOn(platform, this.#arch)) return false
+  async #namelessManifest(entry: Descriptor): Promise<boolean> {
+    const bytes = await this.#document(entry)
     await this.#manifest(entry, bytes)
-    return true
+    const platform = readConfigPlatform(await this.#config(bytes))
+    return platform !== undefined && runsOn(platform, this.#arch)
   }
 
   async #manifest(entry: Descriptor, bytes: Buffer): Promise<void> {
     await this.#config(bytes)
     const manifest = readManifest(bytes)
-    if (manifest === undefined || !isManifest(entry)) throw this.#noImage('its manifest cannot be read')
+    if (manifest === undefined || !isManifest(entry)) throw this.#noImage('a manifest of it cannot be read')
     for (const layer of manifest.layers) this.#layers.set(layer.digest, layer)
   }
 

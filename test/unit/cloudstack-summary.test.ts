@@ -45,8 +45,8 @@ describe('the summary', () => {
   })
 
   it('shows text of the API literally: no Markdown, HTML or table cell comes from it', () => {
-    expect(escaped('a|b\n## c [x](http://e) <img src=x> `d` @all &amp; *e*')).toBe(
-      'a\\|b \\#\\# c \\[x\\]\\(http://e\\) \\<img src=x\\> \\`d\\` \\@all \\&amp; \\*e\\*',
+    expect(escaped('a|b\n## c [x](http://e) <img src=x> `d` @all &amp; *e* _f_ x86_64')).toBe(
+      'a\\|b \\#\\# c \\[x\\](http://e) \\<img src=x\\> \\`d\\` \\@all \\&amp; \\*e\\* \\_f\\_ x86_64',
     )
   })
 })

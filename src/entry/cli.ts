@@ -1,0 +1,178 @@
+#!/usr/bin/env node
+import { readFile } from 'node:fs/promises'
+import { homedir, tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { Command, CommanderError } from 'commander'
+import { stringify } from 'yaml'
+import { type BuildEnvironment, build, describePlan } from '../build.ts'
+import { addCloudStackCommands } from '../cloudstack/cli.ts'
+import { Cancelled, Failure, fileFailure, reasonOf } from '../errors.ts'
+import type { Log } from '../log.ts'
+import { imagesOf } from '../manifests/images.ts'
+import { parseManifest } from '../manifests/parse.ts'
+import { parseEpoch } from '../request/epoch.ts'
+import { parseRequest } from '../request/request.ts'
+import { BUILD_SETTINGS, type SettingValues } from '../request/settings.ts'
+import { cancelSignal } from '../signals.ts'
+import { megabytes } from '../words.ts'
+
+/** How a cancelled program ends: 128 and the number of SIGINT. */
+const CANCELLED = 130
+
+const { env } = process
+
+/** Results go to standard output, everything about them to standard error. */
+const log: Log = {
+  info: (message) => console.error(message),
+  notice: (message) => console.error(`notice: ${message}`),
+  warning: (message, place) =>
+    console.error(
+      `warning: ${place === undefined ? '' : `${place.file}${place.line ? `:${place.line}` : ''}: `}${message}`,
+    ),
+  debug: (message) => {
+    if (env.CKS_ISO_DEBUG !== undefined) console.error(message)
+  },
+}
+
+function environment(cancel: AbortSignal): BuildEnvironment {
+  // @actions/tool-cache keeps tools of machines that stay in these two, which only a runner sets.
+  env.RUNNER_TOOL_CACHE ??= join(env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'cks-iso')
+  env.RUNNER_TEMP ??= tmpdir()
+  return { log, cancel, tempDir: env.RUNNER_TEMP, ...parseEpoch(env.SOURCE_DATE_EPOCH) }
+}
+
+async function runBuild(values: SettingValues, cancel: AbortSignal): Promise<void> {
+  const request = parseRequest(values, { cwd: process.cwd() })
+  const result = await build(request, environment(cancel))
+  log.info(`${megabytes(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`)
+  log.info(`versions: ${result.versionsPath}`)
+  console.log(result.isoPath)
+}
+
+function settingOptions(command: Command): Command {
+  for (const { name, description, default: fallback } of BUILD_SETTINGS) {
+    command.option(
+      `--${name} <value>`,
+      fallback === '' ? description : `${description} (default: ${fallback})`,
+    )
+  }
+  return command
+}
+
+/** commander names options in camel case; settings keep the names that they have as inputs. */
+function valuesOf(options: Readonly<Record<string, string>>): SettingValues {
+  const camel = (name: string): string => name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase())
+  return Object.fromEntries(BUILD_SETTINGS.map(({ name }) => [name, options[camel(name)] ?? '']))
+}
+
+async function printImages(files: readonly string[]): Promise<void> {
+  const found = await Promise.all(
+    files.map(async (file) => {
+      const text = await readFile(file, 'utf8').catch((thrown: unknown) => {
+        throw fileFailure('Cannot read the manifest', file, thrown)
+      })
+      return imagesOf(parseManifest(text, file))
+    }),
+  )
+  for (const image of new Set(found.flat())) console.log(image)
+}
+
+function commandLine(cancel: AbortSignal): Command {
+  const program = new Command('cks-iso')
+    .description('Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.')
+    .configureHelp({ subcommandTerm: (command) => command.name() })
+    .exitOverride()
+  settingOptions(program.command('build').description('build an ISO; prints its path')).action(
+    async (options: Record<string, string>) => await runBuild(valuesOf(options), cancel),
+  )
+  settingOptions(program.command('plan').description('print what would be built, as YAML, and stop')).action(
+    async (options: Record<string, string>) => {
+      const request = parseRequest(valuesOf(options), { cwd: process.cwd() })
+      console.log(
+        stringify(await describePlan(request, environment(cancel)), {
+          aliasDuplicateObjects: false,
+        }).trimEnd(),
+      )
+    },
+  )
+  program
+    .command('images <files...>')
+    .description('print the image references of manifests, one a line, as written')
+    .action(printImages)
+  positionalCommand(program, cancel)
+  addCloudStackCommands(program, {
+    log,
+    signal: cancel,
+    cwd: process.cwd(),
+    tempDir: tmpdir(),
+    env,
+    print: (text) => console.log(text),
+  })
+  return program
+}
+
+/** The command line of the shell script that CloudStack had for this, argument for argument. */
+function positionalCommand(program: Command, cancel: AbortSignal): void {
+  program
+    .command(POSITIONAL)
+    .description(
+      'build as the former shell script did; AUTOSCALER_VERSION and CCM_VERSION are read from the environment',
+    )
+    .argument('<OUTPUT_PATH>')
+    .argument('<KUBERNETES_VERSION>')
+    .argument('<CNI_VERSION>')
+    .argument('<CRICTL_VERSION>')
+    .argument('<NETWORK_YAML>')
+    .argument('<DASHBOARD_YAML>')
+    .argument('<BUILD_NAME>')
+    .argument('[ARCH]')
+    .argument('[ETCD_VERSION]')
+    .option('--mirrors <value>', 'as for build')
+    .action(async (...words: readonly unknown[]) => {
+      const self = words.at(-1)
+      const [output, kubernetes, cni, crictl, network, dashboard, name, arch, etcd] = words.map((word) =>
+        typeof word === 'string' ? word : '',
+      )
+      const values = {
+        'output-dir': output,
+        'kubernetes-version': kubernetes,
+        'cni-version': cni,
+        'crictl-version': crictl,
+        network,
+        dashboard,
+        'build-name': name,
+        arch,
+        'etcd-version': etcd,
+        'autoscaler-version': env.AUTOSCALER_VERSION,
+        'ccm-version': env.CCM_VERSION,
+        mirrors: self instanceof Command ? self.opts<{ mirrors?: string }>().mirrors : undefined,
+      }
+      await runBuild(
+        Object.fromEntries(Object.entries(values).map(([key, value]) => [key, value ?? ''])),
+        cancel,
+      )
+    })
+}
+
+const POSITIONAL = 'create-kubernetes-binaries-iso'
+
+async function main(): Promise<number> {
+  const cancel = cancelSignal()
+  const [node = '', script = '', ...words] = process.argv
+  const isPositional = basename(script).startsWith(POSITIONAL)
+  try {
+    await commandLine(cancel).parseAsync([node, script, ...(isPositional ? [POSITIONAL] : []), ...words])
+    return 0
+  } catch (thrown) {
+    if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : 2
+    if (thrown instanceof Cancelled) {
+      log.info('Cancelled; nothing is left behind.')
+      return CANCELLED
+    }
+    console.error(`error: ${thrown instanceof Failure ? thrown.message : `unexpected: ${reasonOf(thrown)}`}`)
+    return 1
+  }
+}
+
+// Connections that are kept alive must not keep the shell waiting.
+process.exit(await main())
