@@ -13,7 +13,7 @@ import type { Log } from './log.ts'
 import { prepareManifest } from './manifests/prepare.ts'
 import type { FileSource, Plan, PlannedBinary, PlannedManifest } from './plan/plan.ts'
 import type { RecordedFile } from './record/record.ts'
-import { megabytes } from './words.ts'
+import { sizeOf } from './words.ts'
 import type { Workspace } from './workspace.ts'
 
 /** What every stage of one build shares. */
@@ -109,7 +109,7 @@ async function acquireFile(
   const { what, input, source } = planned
   if (source.kind === 'url') {
     const downloaded = await downloads.file({ what, input, candidates: source.candidates }, path)
-    log.info(`${what}: ${megabytes(downloaded.size)} from ${downloaded.url}`)
+    log.info(`${what}: ${sizeOf(downloaded.size)} from ${downloaded.url}`)
     return downloaded
   }
   if (source.kind === 'text') {

@@ -7,7 +7,7 @@ import { parseEpoch } from '../request/epoch.ts'
 import { parseRequest } from '../request/request.ts'
 import { BUILD_SETTINGS, type OutputName } from '../request/settings.ts'
 import { cancelSignal } from '../signals.ts'
-import { megabytes } from '../words.ts'
+import { sizeOf } from '../words.ts'
 
 /** The main action: inputs in, an ISO and its record out. */
 async function run(): Promise<void> {
@@ -23,7 +23,7 @@ async function run(): Promise<void> {
     tempDir: env.RUNNER_TEMP ?? tmpdir(),
     ...parseEpoch(env.SOURCE_DATE_EPOCH),
   })
-  info(`${result.isoPath}: ${megabytes(result.isoSize)}, sha256 ${result.isoSha256}`)
+  info(`${result.isoPath}: ${sizeOf(result.isoSize)}, sha256 ${result.isoSha256}`)
   const { versions } = result.plan
   const outputs: Readonly<Record<OutputName, unknown>> = {
     'iso-path': result.isoPath,

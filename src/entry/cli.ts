@@ -14,7 +14,7 @@ import { parseEpoch } from '../request/epoch.ts'
 import { parseRequest } from '../request/request.ts'
 import { BUILD_SETTINGS, type SettingValues } from '../request/settings.ts'
 import { cancelSignal } from '../signals.ts'
-import { megabytes } from '../words.ts'
+import { sizeOf } from '../words.ts'
 
 /** How a cancelled program ends: 128 and the number of SIGINT. */
 const CANCELLED = 130
@@ -44,7 +44,7 @@ function environment(cancel: AbortSignal): BuildEnvironment {
 async function runBuild(values: SettingValues, cancel: AbortSignal): Promise<void> {
   const request = parseRequest(values, { cwd: process.cwd() })
   const result = await build(request, environment(cancel))
-  log.info(`${megabytes(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`)
+  log.info(`${sizeOf(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`)
   log.info(`versions: ${result.versionsPath}`)
   console.log(result.isoPath)
 }

@@ -13,6 +13,7 @@ import {
   readIndex,
   readManifest,
   runsOn,
+  type Target,
 } from './oci.ts'
 
 /** All that an archive of an image for one platform needs. */
@@ -63,7 +64,7 @@ class Walk {
     this.#context = context
   }
 
-  async content(target: Descriptor): Promise<ImageContent> {
+  async content(target: Target): Promise<ImageContent> {
     const bytes = await this.#document(target)
     if (isIndex(target)) await this.#index(bytes)
     else await this.#onlyManifest(target, bytes)
@@ -98,7 +99,7 @@ class Walk {
     }
   }
 
-  async #onlyManifest(target: Descriptor, bytes: Buffer): Promise<void> {
+  async #onlyManifest(target: Target, bytes: Buffer): Promise<void> {
     if (!isManifest(target)) throw this.#noImage(`its media type is ${target.mediaType}`)
     const config = await this.#config(bytes)
     const platform = readConfigPlatform(config)
@@ -115,7 +116,7 @@ class Walk {
     return platform !== undefined && runsOn(platform, this.#arch)
   }
 
-  async #manifest(entry: Descriptor, bytes: Buffer): Promise<void> {
+  async #manifest(entry: Target, bytes: Buffer): Promise<void> {
     await this.#config(bytes)
     const manifest = readManifest(bytes)
     if (manifest === undefined || !isManifest(entry)) throw this.#noImage('a manifest of it cannot be read')
@@ -129,7 +130,7 @@ class Walk {
   }
 
   /** Reads a small blob out of containerd's files and verifies it. */
-  async #document({ digest }: Descriptor): Promise<Buffer> {
+  async #document({ digest }: Target): Promise<Buffer> {
     const known = this.#documents.get(digest)
     if (known !== undefined) return known
     const path = this.#context.containerd.blobPath(digest)

@@ -4,7 +4,7 @@ import type { ProgramOutput } from '../exec.ts'
 import { PassingFault, parseRetryAfter, withRetries } from '../fetch/retry.ts'
 import type { Log } from '../log.ts'
 import type { Containerd } from './containerd.ts'
-import type { Descriptor } from './oci.ts'
+import type { Target } from './oci.ts'
 import { tryReference } from './reference.ts'
 
 /** What the requests for one image share. */
@@ -39,7 +39,7 @@ export async function fetchImage(
   image: FetchedImage,
   platform: string,
   context: FetchContext,
-): Promise<Descriptor> {
+): Promise<Target> {
   const { containerd } = context
   const flags = ['--platform', platform, ...containerd.fetchFlags, '--hosts-dir', containerd.hostsDir]
   await ctrWithRetries(image, ['content', 'fetch', ...flags, image.fetch], FETCH_TIMEOUT, context)
@@ -206,11 +206,11 @@ function retryAfterOf({ stderr }: ProgramOutput): number | undefined {
 }
 
 /** Reads the row of one image in the table of `ctr images ls`: reference, media type, digest and more. */
-function readTarget(table: string, reference: string): Descriptor | undefined {
+function readTarget(table: string, reference: string): Target | undefined {
   for (const line of table.split('\n')) {
     const [name, mediaType, digest] = line.split(/\s+/)
     if (name === reference && mediaType !== undefined && digest !== undefined) {
-      return { mediaType, digest, size: 0 }
+      return { mediaType, digest }
     }
   }
   return undefined

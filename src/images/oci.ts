@@ -7,11 +7,15 @@ export interface Platform {
   readonly variant?: string
 }
 
-/** A blob as its referrer names it. */
-export interface Descriptor {
+/** What a reference points at. */
+export interface Target {
   readonly mediaType: string
   /** `sha256:` and 64 hexadecimal digits. */
   readonly digest: string
+}
+
+/** A blob as its referrer names it. */
+export interface Descriptor extends Target {
   /** In bytes. */
   readonly size: number
   readonly platform?: Platform
@@ -32,11 +36,11 @@ const MANIFEST_TYPES: readonly string[] = [
   'application/vnd.docker.distribution.manifest.v2+json',
 ]
 
-export function isIndex({ mediaType }: Descriptor): boolean {
+export function isIndex({ mediaType }: Target): boolean {
   return INDEX_TYPES.includes(mediaType)
 }
 
-export function isManifest({ mediaType }: Descriptor): boolean {
+export function isManifest({ mediaType }: Target): boolean {
   return MANIFEST_TYPES.includes(mediaType)
 }
 

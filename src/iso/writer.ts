@@ -17,10 +17,13 @@ const PROGRAMS: readonly string[] = ['xorriso', 'xorrisofs', 'genisoimage', 'mki
 
 const PACKAGE = 'xorriso'
 
+/** Of one run of a writer, in milliseconds: the slowest disks take minutes. */
 const TIMEOUT = 60 * 60_000
 
 /** The year of a file's date is one byte in ISO 9660, and some readers take it as two digits. 2100-01-01. */
 const END_OF_TIME = 4_102_444_800
+
+const ADVICE = 'Look at what the program says, or install another ISO writer (xorriso or genisoimage).'
 
 /** What genisoimage and xorriso say of a full disk. */
 const DISK_FULL = /No space left on device|exceeds free space on media/
@@ -98,16 +101,16 @@ export async function writeIso({ writer, tree, output, epoch, programs, log }: I
     )
   }
   const entries = await listTree(tree)
-  requireWritable(entries, writer)
+  requireSizes(entries, writer)
 
   const partial = join(dirname(final), `.cks-iso-${randomUUID()}.partial`)
+  await reserve(final, partial)
   try {
-    await reserve(final, partial)
     const args = writerArguments(writer, epoch, partial)
     log.debug(`${writer.program} ${args.join(' ')}`)
     const { exitCode, stderr, stdout } = await programs.tryRun(writer.program, args, {
       what,
-      next: 'Look at what the program says, or install another ISO writer (xorriso or genisoimage).',
+      next: ADVICE,
       timeout: TIMEOUT,
       cwd: tree,
       // An inherited value may be malformed; xorriso dates the volume by it. No start-up file changes the ISO.
@@ -115,14 +118,16 @@ export async function writeIso({ writer, tree, output, epoch, programs, log }: I
     })
     if (exitCode !== 0) throw writeFailure(what, writer, exitCode, `${stdout}\n${stderr}`)
     await checkIso(partial, entries, `${final}, as ${writer.version} wrote it,`)
-    await rename(partial, final)
+    await rename(partial, final).catch((thrown: unknown) => {
+      throw fileFailure('Cannot give the ISO its name', final, thrown)
+    })
   } catch (thrown) {
     await rm(partial, { force: true })
     throw thrown
   }
 }
 
-function requireWritable(entries: readonly TreeEntry[], writer: IsoWriter): void {
+function requireSizes(entries: readonly TreeEntry[], writer: IsoWriter): void {
   const large = entries.filter(({ size }) => size > writer.largestFile)
   if (large.length === 0) return
   const list = large.map(({ path, size }) => `${path} (${size} bytes)`).join(', ')
@@ -150,8 +155,5 @@ function writeFailure(what: string, writer: IsoWriter, exitCode: number, output:
       'Free space there, or point output-dir at a larger disk.',
     )
   }
-  return new Failure(
-    `${what}: ${reason}`,
-    'Look at what the program says, or install another ISO writer (xorriso or genisoimage).',
-  )
+  return new Failure(`${what}: ${reason}`, ADVICE)
 }

@@ -475,6 +475,21 @@ describe.each(containerds)('images, with $name', { timeout: TIMEOUT }, (binaries
       ])
     })
 
+    it('imports an image whose index names no platforms', async () => {
+      const reference = 'quay.io/node/nameless:v1'
+      const image = await buildImage(reference, { namesPlatforms: false })
+      await registry.push(reference, { namesPlatforms: false })
+      const [pulled] = await pull([reference])
+      const entries = await readTar(pulled?.path ?? '')
+      for (const manifest of image.allManifests) expect(entries.has(blobName(manifest.digest))).toBe(true)
+      expect(entries.size).toBe(2 + 1 + 2 * 3 + 1)
+      await node.import(pulled?.path ?? '')
+      expect(await node.names()).toEqual([reference])
+
+      await registry.push('quay.io/node/other:v1', { namesPlatforms: false, platforms: ['linux/s390x'] })
+      expect(await failureOf(pull(['quay.io/node/other:v1']))).toContain('is not offered for linux/amd64')
+    })
+
     it('imports without unpacking, and content for another platform', async () => {
       await registry.push('quay.io/node/foreign:v1', { platforms: MANY })
       const [pulled] = await pull(['quay.io/node/foreign:v1'], 'arm64')

@@ -26,6 +26,7 @@ function cluster(versionId: string, more: Partial<Cluster> = {}): Cluster {
     id: 'c-1',
     name: 'a',
     zoneId: 'z-1',
+    projectId: undefined,
     versionId,
     state: 'Running',
     managed: true,
