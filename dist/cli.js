@@ -34804,6 +34804,10 @@ ${next}`, options);
 var Cancelled = class extends Error {
   name = "Cancelled";
 };
+function joined(what, problems) {
+  const items = problems.map((problem) => `- ${problem.message.replace("\n", ". ")}`);
+  return new Failure(`${problems.length} ${what}`, items.join("\n"));
+}
 function reasonOf(thrown) {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
@@ -35263,7 +35267,7 @@ function parseRequest(values, context) {
   };
   const { network, arch: arch3, ccm, csi, outputDir } = request;
   const [problem, ...others] = problems;
-  if (problem !== void 0) throw others.length === 0 ? problem : joined(problems);
+  if (problem !== void 0) throw others.length === 0 ? problem : joined("inputs cannot be used", problems);
   if (!kubernetes || !network || !arch3 || !ccm || !csi || !outputDir) {
     throw new Error("a setting without a default was read as absent");
   }
@@ -35294,7 +35298,7 @@ function parseManifest(input, text, names, cwd) {
   }
   if (/^https?:\/\//i.test(text) && URL.canParse(text)) return { kind: "url", url: text };
   if (/^file:\/\//i.test(text) && URL.canParse(text)) return { kind: "file", path: fileURLToPath(text) };
-  if (!/\s|:\/\//.test(text) && (isAbsolute(text) || /[./]/.test(text))) {
+  if (!new RegExp("\\p{Cc}|:\\/\\/", "u").test(text) && (isAbsolute(text) || /[./]/.test(text))) {
     return { kind: "file", path: resolve(cwd, text) };
   }
   throw new Failure(
@@ -35327,12 +35331,6 @@ function parseExtraImages(text) {
 }
 function optional(key, value) {
   return value === void 0 ? {} : { [key]: value };
-}
-function joined(problems) {
-  return new Failure(
-    `${problems.length} inputs cannot be used`,
-    problems.map((problem) => `- ${problem.message.replace("\n", ". ")}`).join("\n")
-  );
 }
 
 // src/manifests/nodes.ts
@@ -35537,7 +35535,7 @@ function survey(document, aliases, report) {
   const anchors = /* @__PURE__ */ new Map();
   const sizes = /* @__PURE__ */ new Map();
   let aliased = 0;
-  function sizeOf(node) {
+  function sizeOf2(node) {
     if (!(0, import_yaml3.isNode)(node)) return 0;
     if ((0, import_yaml3.isAlias)(node)) return sizeOfAlias(node);
     if (node.anchor !== void 0) anchors.set(node.anchor, node);
@@ -35546,10 +35544,10 @@ function survey(document, aliases, report) {
     return size;
   }
   function sizeOfChildren(node) {
-    if ((0, import_yaml3.isSeq)(node)) return node.items.reduce((sum, item) => sum + sizeOf(item), 0);
+    if ((0, import_yaml3.isSeq)(node)) return node.items.reduce((sum, item) => sum + sizeOf2(item), 0);
     if (!(0, import_yaml3.isMap)(node)) return 0;
     reportDuplicates(node, report);
-    return node.items.reduce((sum, { key, value }) => sum + sizeOf(key) + sizeOf(value), 0);
+    return node.items.reduce((sum, { key, value }) => sum + sizeOf2(key) + sizeOf2(value), 0);
   }
   function sizeOfAlias(alias) {
     const offset = offsetOf(alias);
@@ -35565,7 +35563,7 @@ function survey(document, aliases, report) {
     aliases.set(alias, target);
     return size;
   }
-  sizeOf(document.contents);
+  sizeOf2(document.contents);
 }
 function reportDuplicates(map, report) {
   const seen = /* @__PURE__ */ new Set();
@@ -36018,7 +36016,9 @@ function reportUnpacked(manifest, source, plan, log2) {
 }
 
 // src/words.ts
-function megabytes(bytes) {
+function sizeOf(bytes) {
+  if (bytes < 1e3) return `${bytes} B`;
+  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
@@ -36042,11 +36042,12 @@ async function acquireBinary(binary, plan, stages) {
     const edited = nodeUnit(await readFile(fetched.path, "utf8"), first, fetched.url);
     return await storeText(edited, binary.paths, fetched, stages);
   }
-  await requireContent(
-    fetched,
-    content === "elf" ? { kind: "elf", arch: plan.arch } : { kind: "gzip" },
-    input
-  );
+  if (content === "elf") {
+    await requireContent(fetched, { kind: "elf", arch: plan.arch }, input);
+    await makeRunnable(fetched.path);
+  } else {
+    await requireContent(fetched, { kind: "gzip" }, input);
+  }
   return binary.paths.map((path5) => ({
     file: { path: path5, source: fetched.path },
     recorded: { path: path5, sha256: fetched.sha256, source: fetched.url },
@@ -36072,7 +36073,7 @@ async function acquireFile(planned, path5, { downloads, log: log2 }) {
   const { what, input, source } = planned;
   if (source.kind === "url") {
     const downloaded = await downloads.file({ what, input, candidates: source.candidates }, path5);
-    log2.info(`${what}: ${megabytes(downloaded.size)} from ${downloaded.url}`);
+    log2.info(`${what}: ${sizeOf(downloaded.size)} from ${downloaded.url}`);
     return downloaded;
   }
   if (source.kind === "text") {
@@ -36104,17 +36105,17 @@ async function kubeadmOf(plan, binaries, stages) {
   if (plan.arch !== hostArch()) return await acquireHostKubeadm(plan, stages);
   const kubeadm = (await binaries).find(({ file }) => file.path === "k8s/kubeadm");
   if (kubeadm === void 0) throw new Error("the plan has no kubeadm");
-  return await runnable(kubeadm.file.source);
+  return kubeadm.file.source;
 }
 async function acquireHostKubeadm(plan, stages) {
   const { hostKubeadm: planned } = plan;
   const fetched = await acquireFile(planned, join(stages.workspace.dir, "kubeadm-host"), stages);
   await requireContent(fetched, { kind: "elf", arch: hostArch() }, planned.input);
-  return await runnable(fetched.path);
+  await makeRunnable(fetched.path);
+  return fetched.path;
 }
-async function runnable(program2) {
+async function makeRunnable(program2) {
   await chmod(program2, 493);
-  return program2;
 }
 
 // src/fetch/download.ts
@@ -38285,6 +38286,15 @@ async function together(parts, onFailure = () => {
   if (reason !== void 0) throw reason;
   return await Promise.all(parts);
 }
+async function togetherTelling(what, parts) {
+  const outcomes = await Promise.allSettled(parts);
+  const reasons = outcomes.flatMap(
+    (outcome) => outcome.status === "rejected" ? [outcome.reason] : []
+  );
+  const failures = reasons.filter((reason) => reason instanceof Failure);
+  if (failures.length > 1 && failures.length === reasons.length) throw joined(what, failures);
+  return await together(parts);
+}
 
 // src/fetch/checksum.ts
 import { posix } from "node:path";
@@ -38645,9 +38655,10 @@ async function startContainerd(options) {
   });
   await writeHosts(hostsDir, mirrors);
   const what = "Cannot start a private containerd";
-  const daemon = await programs.start("env", [`--chdir=${dir}`, binaries.containerd, "--config", config], {
+  const daemon = await programs.start(binaries.containerd, ["--config", config], {
     what,
-    next: NEXT
+    next: NEXT,
+    cwd: dir
   });
   let exitCode;
   const ended = daemon.ended.then((code) => {
@@ -39339,8 +39350,8 @@ async function pullImages(planned, options) {
     const size = await writeArchive(path5, image.names, content, containerd2, signal);
     count++;
     bytes += size;
-    const megabytes2 = Math.ceil(bytes / 1e6);
-    log2.info(`pulled ${count} of ${planned.length}, ${megabytes2} MB: ${image.reference}`);
+    const megabytes = Math.ceil(bytes / 1e6);
+    log2.info(`pulled ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`);
     const { reference, names, fileName } = image;
     return { reference, names, digest: content.top.digest, fileName, path: path5, size };
   };
@@ -39464,6 +39475,7 @@ var Programs = class {
       silent: true,
       ignoreReturnCode: true,
       env: this.#environment(`${this.#id}.daemon`, options.env),
+      ...options.cwd === void 0 ? {} : { cwd: options.cwd },
       listeners: {
         errline: (line) => {
           lines.push(line);
@@ -40292,13 +40304,16 @@ function newestUpToMinor(releases, minor) {
 async function resolvePlan(request, context) {
   const { kubernetes: wanted } = request;
   const minor = wanted.kind === "minor" ? wanted.minor : minorOf(wanted.version);
-  const [autoscaler, kubernetes, cni, crictl2, unitCommit] = await together([
-    request.autoscaler === void 0 ? newestAutoscaler(minor, request, context) : Promise.resolve(request.autoscaler),
-    wanted.kind === "exact" ? Promise.resolve(wanted.version) : newestPatch(minor, context),
-    request.cni === void 0 ? newestCni(request, context) : Promise.resolve(request.cni),
-    request.crictl === void 0 ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
-    commitOfUnits(request, context)
-  ]);
+  const [autoscaler, kubernetes, cni, crictl2, unitCommit] = await togetherTelling(
+    "versions cannot be found out",
+    [
+      request.autoscaler === void 0 ? newestAutoscaler(minor, request, context) : Promise.resolve(request.autoscaler),
+      wanted.kind === "exact" ? Promise.resolve(wanted.version) : newestPatch(minor, context),
+      request.cni === void 0 ? newestCni(request, context) : Promise.resolve(request.cni),
+      request.crictl === void 0 ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
+      commitOfUnits(request, context)
+    ]
+  );
   if (minorOf(autoscaler) !== minor) {
     context.log.warning(
       `autoscaler-version ${autoscaler} is for Kubernetes ${minorOf(autoscaler)}, but the ISO is for ${kubernetes}: the autoscaler is only tested with its own minor.`
@@ -40566,7 +40581,7 @@ async function publish(parts, outputDir, { workspace, log: log2 }) {
   const versionsPath = join12(outputDir, `${name}.versions.txt`);
   const staging = await mkdtemp(join12(outputDir, ".cks-iso-"));
   try {
-    const staged = { iso: join12(staging, "iso"), versions: join12(staging, "versions") };
+    const staged = { iso: join12(staging, `${name}.iso`), versions: join12(staging, "versions.txt") };
     await writeIso({
       writer,
       tree,
@@ -40920,12 +40935,7 @@ function parseCloudStackRequest(values, front, context) {
     redeployTimeout: read("redeploy-timeout", parseMinutes)
   };
   const [problem, another] = problems;
-  if (another !== void 0) {
-    throw new Failure(
-      `${problems.length} inputs cannot be used`,
-      problems.map((each) => `- ${each.message.replace("\n", ". ")}`).join("\n")
-    );
-  }
+  if (another !== void 0) throw joined("inputs cannot be used", problems);
   if (problem !== void 0) throw problem;
   const { apiKey, secretKey, ...rest } = whole(common, ["caFile", "versionName"]);
   return {
@@ -41110,6 +41120,10 @@ function oneLine(text) {
 }
 function sentenceOf(thrown) {
   return reasonOf(thrown).split("\n", 1)[0] ?? "";
+}
+function shownUrl(url) {
+  const { origin, pathname, search } = new URL(url);
+  return `${origin}${pathname}${search === "" ? "" : "?\u2026"}`;
 }
 function inWords(seconds) {
   return seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
@@ -41388,7 +41402,7 @@ var CloudStack = class _CloudStack {
   }
   async #post(command, parameters) {
     const { endpoint, keys, ca, log: log2, signal, timing } = this.#options;
-    log2.debug(`CloudStack: ${command} ${JSON.stringify(parameters)}`);
+    log2.debug(`CloudStack: ${command}`);
     const body = signedForm(
       { ...parameters, command, response: "json" },
       keys,
@@ -41645,9 +41659,9 @@ async function register(api, registration, zones, context) {
   const failures = settled.flatMap((each) => each.status === "rejected" ? [each.reason] : []);
   const reason = failures.find((each) => !(each instanceof Failure)) ?? failures[0];
   if (failures.length > 1 && reason instanceof Failure) {
-    throw new Failure(
-      `register: ${failures.length} of ${places.length} zones failed`,
-      failures.map((each) => `- ${reasonOf(each)}`).join("\n")
+    throw joined(
+      `of ${places.length} zones failed`,
+      failures.filter((each) => each instanceof Failure)
     );
   }
   if (reason !== void 0) throw reason;
@@ -41712,7 +41726,7 @@ async function registerIn(api, registration, zone, present, { dryRun: dryRun2, l
   }
   const name = versionName(registration);
   if (dryRun2) return { zone, name, id: void 0, outcome: "would register" };
-  log2.info(`${what}: as ${name}, from ${registration.url}`);
+  log2.info(`${what}: as ${name}, from ${shownUrl(registration.url)}`);
   const version = await added(api, registration, zone, what, log2);
   try {
     await untilReady(api, registration, version, what, log2);
@@ -41774,7 +41788,7 @@ async function untilReady(api, registration, { id, name }, what, log2) {
       if (readiness.kind === "ready") return;
       if (readiness.kind === "failed") {
         throw new DownloadFailed(
-          `${what}: CloudStack could not download ${registration.url}: ${readiness.reason}`,
+          `${what}: CloudStack could not download ${shownUrl(registration.url)}: ${readiness.reason}`,
           `Open iso-url from the secondary storage VM of the zone, and look at iso-checksum; a version left from an earlier run (${name}, ${id}) is to be removed from CloudStack first.`
         );
       }
@@ -42579,7 +42593,7 @@ function environment(cancel) {
 async function runBuild(values, cancel) {
   const request = parseRequest(values, { cwd: process.cwd() });
   const result = await build(request, environment(cancel));
-  log.info(`${megabytes(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`);
+  log.info(`${sizeOf(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`);
   log.info(`versions: ${result.versionsPath}`);
   console.log(result.isoPath);
 }

@@ -33359,6 +33359,10 @@ ${next}`, options);
 var Cancelled = class extends Error {
   name = "Cancelled";
 };
+function joined(what, problems) {
+  const items = problems.map((problem) => `- ${problem.message.replace("\n", ". ")}`);
+  return new Failure(`${problems.length} ${what}`, items.join("\n"));
+}
 function reasonOf(thrown) {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
@@ -33818,7 +33822,7 @@ function parseRequest(values, context) {
   };
   const { network, arch: arch3, ccm, csi, outputDir } = request;
   const [problem, ...others] = problems;
-  if (problem !== void 0) throw others.length === 0 ? problem : joined(problems);
+  if (problem !== void 0) throw others.length === 0 ? problem : joined("inputs cannot be used", problems);
   if (!kubernetes || !network || !arch3 || !ccm || !csi || !outputDir) {
     throw new Error("a setting without a default was read as absent");
   }
@@ -33849,7 +33853,7 @@ function parseManifest(input, text, names, cwd) {
   }
   if (/^https?:\/\//i.test(text) && URL.canParse(text)) return { kind: "url", url: text };
   if (/^file:\/\//i.test(text) && URL.canParse(text)) return { kind: "file", path: fileURLToPath(text) };
-  if (!/\s|:\/\//.test(text) && (isAbsolute(text) || /[./]/.test(text))) {
+  if (!new RegExp("\\p{Cc}|:\\/\\/", "u").test(text) && (isAbsolute(text) || /[./]/.test(text))) {
     return { kind: "file", path: resolve2(cwd, text) };
   }
   throw new Failure(
@@ -33882,12 +33886,6 @@ function parseExtraImages(text) {
 }
 function optional(key, value) {
   return value === void 0 ? {} : { [key]: value };
-}
-function joined(problems) {
-  return new Failure(
-    `${problems.length} inputs cannot be used`,
-    problems.map((problem) => `- ${problem.message.replace("\n", ". ")}`).join("\n")
-  );
 }
 
 // src/manifests/nodes.ts
@@ -34092,7 +34090,7 @@ function survey(document, aliases, report) {
   const anchors = /* @__PURE__ */ new Map();
   const sizes = /* @__PURE__ */ new Map();
   let aliased = 0;
-  function sizeOf(node) {
+  function sizeOf2(node) {
     if (!(0, import_yaml3.isNode)(node)) return 0;
     if ((0, import_yaml3.isAlias)(node)) return sizeOfAlias(node);
     if (node.anchor !== void 0) anchors.set(node.anchor, node);
@@ -34101,10 +34099,10 @@ function survey(document, aliases, report) {
     return size;
   }
   function sizeOfChildren(node) {
-    if ((0, import_yaml3.isSeq)(node)) return node.items.reduce((sum, item) => sum + sizeOf(item), 0);
+    if ((0, import_yaml3.isSeq)(node)) return node.items.reduce((sum, item) => sum + sizeOf2(item), 0);
     if (!(0, import_yaml3.isMap)(node)) return 0;
     reportDuplicates(node, report);
-    return node.items.reduce((sum, { key, value }) => sum + sizeOf(key) + sizeOf(value), 0);
+    return node.items.reduce((sum, { key, value }) => sum + sizeOf2(key) + sizeOf2(value), 0);
   }
   function sizeOfAlias(alias) {
     const offset = offsetOf(alias);
@@ -34120,7 +34118,7 @@ function survey(document, aliases, report) {
     aliases.set(alias, target);
     return size;
   }
-  sizeOf(document.contents);
+  sizeOf2(document.contents);
 }
 function reportDuplicates(map, report) {
   const seen = /* @__PURE__ */ new Set();
@@ -34573,7 +34571,9 @@ function reportUnpacked(manifest, source, plan, log) {
 }
 
 // src/words.ts
-function megabytes(bytes) {
+function sizeOf(bytes) {
+  if (bytes < 1e3) return `${bytes} B`;
+  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
@@ -34597,11 +34597,12 @@ async function acquireBinary(binary, plan, stages) {
     const edited = nodeUnit(await readFile(fetched.path, "utf8"), first, fetched.url);
     return await storeText(edited, binary.paths, fetched, stages);
   }
-  await requireContent(
-    fetched,
-    content === "elf" ? { kind: "elf", arch: plan.arch } : { kind: "gzip" },
-    input
-  );
+  if (content === "elf") {
+    await requireContent(fetched, { kind: "elf", arch: plan.arch }, input);
+    await makeRunnable(fetched.path);
+  } else {
+    await requireContent(fetched, { kind: "gzip" }, input);
+  }
   return binary.paths.map((path5) => ({
     file: { path: path5, source: fetched.path },
     recorded: { path: path5, sha256: fetched.sha256, source: fetched.url },
@@ -34627,7 +34628,7 @@ async function acquireFile(planned, path5, { downloads, log }) {
   const { what, input, source } = planned;
   if (source.kind === "url") {
     const downloaded = await downloads.file({ what, input, candidates: source.candidates }, path5);
-    log.info(`${what}: ${megabytes(downloaded.size)} from ${downloaded.url}`);
+    log.info(`${what}: ${sizeOf(downloaded.size)} from ${downloaded.url}`);
     return downloaded;
   }
   if (source.kind === "text") {
@@ -34659,17 +34660,17 @@ async function kubeadmOf(plan, binaries, stages) {
   if (plan.arch !== hostArch()) return await acquireHostKubeadm(plan, stages);
   const kubeadm = (await binaries).find(({ file }) => file.path === "k8s/kubeadm");
   if (kubeadm === void 0) throw new Error("the plan has no kubeadm");
-  return await runnable(kubeadm.file.source);
+  return kubeadm.file.source;
 }
 async function acquireHostKubeadm(plan, stages) {
   const { hostKubeadm: planned } = plan;
   const fetched = await acquireFile(planned, join3(stages.workspace.dir, "kubeadm-host"), stages);
   await requireContent(fetched, { kind: "elf", arch: hostArch() }, planned.input);
-  return await runnable(fetched.path);
+  await makeRunnable(fetched.path);
+  return fetched.path;
 }
-async function runnable(program) {
+async function makeRunnable(program) {
   await chmod2(program, 493);
-  return program;
 }
 
 // src/fetch/download.ts
@@ -34913,6 +34914,15 @@ async function together(parts, onFailure = () => {
   const reason = failures.find((thrown) => !(thrown instanceof Cancelled)) ?? failures[0];
   if (reason !== void 0) throw reason;
   return await Promise.all(parts);
+}
+async function togetherTelling(what, parts) {
+  const outcomes = await Promise.allSettled(parts);
+  const reasons = outcomes.flatMap(
+    (outcome) => outcome.status === "rejected" ? [outcome.reason] : []
+  );
+  const failures = reasons.filter((reason) => reason instanceof Failure);
+  if (failures.length > 1 && failures.length === reasons.length) throw joined(what, failures);
+  return await together(parts);
 }
 
 // src/fetch/checksum.ts
@@ -35274,9 +35284,10 @@ async function startContainerd(options) {
   });
   await writeHosts(hostsDir, mirrors);
   const what = "Cannot start a private containerd";
-  const daemon = await programs.start("env", [`--chdir=${dir}`, binaries.containerd, "--config", config], {
+  const daemon = await programs.start(binaries.containerd, ["--config", config], {
     what,
-    next: NEXT
+    next: NEXT,
+    cwd: dir
   });
   let exitCode;
   const ended = daemon.ended.then((code) => {
@@ -35968,8 +35979,8 @@ async function pullImages(planned, options) {
     const size = await writeArchive(path5, image.names, content, containerd2, signal);
     count++;
     bytes += size;
-    const megabytes2 = Math.ceil(bytes / 1e6);
-    log.info(`pulled ${count} of ${planned.length}, ${megabytes2} MB: ${image.reference}`);
+    const megabytes = Math.ceil(bytes / 1e6);
+    log.info(`pulled ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`);
     const { reference, names, fileName } = image;
     return { reference, names, digest: content.top.digest, fileName, path: path5, size };
   };
@@ -36093,6 +36104,7 @@ var Programs = class {
       silent: true,
       ignoreReturnCode: true,
       env: this.#environment(`${this.#id}.daemon`, options.env),
+      ...options.cwd === void 0 ? {} : { cwd: options.cwd },
       listeners: {
         errline: (line) => {
           lines.push(line);
@@ -36921,13 +36933,16 @@ function newestUpToMinor(releases, minor) {
 async function resolvePlan(request, context) {
   const { kubernetes: wanted } = request;
   const minor = wanted.kind === "minor" ? wanted.minor : minorOf(wanted.version);
-  const [autoscaler, kubernetes, cni, crictl2, unitCommit] = await together([
-    request.autoscaler === void 0 ? newestAutoscaler(minor, request, context) : Promise.resolve(request.autoscaler),
-    wanted.kind === "exact" ? Promise.resolve(wanted.version) : newestPatch(minor, context),
-    request.cni === void 0 ? newestCni(request, context) : Promise.resolve(request.cni),
-    request.crictl === void 0 ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
-    commitOfUnits(request, context)
-  ]);
+  const [autoscaler, kubernetes, cni, crictl2, unitCommit] = await togetherTelling(
+    "versions cannot be found out",
+    [
+      request.autoscaler === void 0 ? newestAutoscaler(minor, request, context) : Promise.resolve(request.autoscaler),
+      wanted.kind === "exact" ? Promise.resolve(wanted.version) : newestPatch(minor, context),
+      request.cni === void 0 ? newestCni(request, context) : Promise.resolve(request.cni),
+      request.crictl === void 0 ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
+      commitOfUnits(request, context)
+    ]
+  );
   if (minorOf(autoscaler) !== minor) {
     context.log.warning(
       `autoscaler-version ${autoscaler} is for Kubernetes ${minorOf(autoscaler)}, but the ISO is for ${kubernetes}: the autoscaler is only tested with its own minor.`
@@ -37195,7 +37210,7 @@ async function publish(parts, outputDir, { workspace, log }) {
   const versionsPath = join12(outputDir, `${name}.versions.txt`);
   const staging = await mkdtemp(join12(outputDir, ".cks-iso-"));
   try {
-    const staged = { iso: join12(staging, "iso"), versions: join12(staging, "versions") };
+    const staged = { iso: join12(staging, `${name}.iso`), versions: join12(staging, "versions.txt") };
     await writeIso({
       writer,
       tree,
@@ -37384,7 +37399,7 @@ async function run() {
     tempDir: env.RUNNER_TEMP ?? tmpdir(),
     ...parseEpoch(env.SOURCE_DATE_EPOCH)
   });
-  info(`${result.isoPath}: ${megabytes(result.isoSize)}, sha256 ${result.isoSha256}`);
+  info(`${result.isoPath}: ${sizeOf(result.isoSize)}, sha256 ${result.isoSha256}`);
   const { versions } = result.plan;
   const outputs = {
     "iso-path": result.isoPath,

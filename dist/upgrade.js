@@ -29872,6 +29872,10 @@ ${next}`, options);
 var Cancelled = class extends Error {
   name = "Cancelled";
 };
+function joined(what, problems) {
+  const items = problems.map((problem) => `- ${problem.message.replace("\n", ". ")}`);
+  return new Failure(`${problems.length} ${what}`, items.join("\n"));
+}
 function reasonOf(thrown) {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
@@ -30099,12 +30103,7 @@ function parseCloudStackRequest(values, front, context) {
     redeployTimeout: read("redeploy-timeout", parseMinutes)
   };
   const [problem, another] = problems;
-  if (another !== void 0) {
-    throw new Failure(
-      `${problems.length} inputs cannot be used`,
-      problems.map((each) => `- ${each.message.replace("\n", ". ")}`).join("\n")
-    );
-  }
+  if (another !== void 0) throw joined("inputs cannot be used", problems);
   if (problem !== void 0) throw problem;
   const { apiKey, secretKey, ...rest } = whole(common, ["caFile", "versionName"]);
   return {
@@ -30325,6 +30324,10 @@ function oneLine(text) {
 }
 function sentenceOf(thrown) {
   return reasonOf(thrown).split("\n", 1)[0] ?? "";
+}
+function shownUrl(url) {
+  const { origin, pathname, search } = new URL(url);
+  return `${origin}${pathname}${search === "" ? "" : "?\u2026"}`;
 }
 function inWords(seconds) {
   return seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
@@ -30603,7 +30606,7 @@ var CloudStack = class _CloudStack {
   }
   async #post(command, parameters) {
     const { endpoint, keys, ca, log, signal, timing } = this.#options;
-    log.debug(`CloudStack: ${command} ${JSON.stringify(parameters)}`);
+    log.debug(`CloudStack: ${command}`);
     const body = signedForm(
       { ...parameters, command, response: "json" },
       keys,
@@ -31796,9 +31799,9 @@ async function register(api, registration, zones, context) {
   const failures = settled.flatMap((each) => each.status === "rejected" ? [each.reason] : []);
   const reason = failures.find((each) => !(each instanceof Failure)) ?? failures[0];
   if (failures.length > 1 && reason instanceof Failure) {
-    throw new Failure(
-      `register: ${failures.length} of ${places.length} zones failed`,
-      failures.map((each) => `- ${reasonOf(each)}`).join("\n")
+    throw joined(
+      `of ${places.length} zones failed`,
+      failures.filter((each) => each instanceof Failure)
     );
   }
   if (reason !== void 0) throw reason;
@@ -31863,7 +31866,7 @@ async function registerIn(api, registration, zone, present, { dryRun: dryRun2, l
   }
   const name = versionName(registration);
   if (dryRun2) return { zone, name, id: void 0, outcome: "would register" };
-  log.info(`${what}: as ${name}, from ${registration.url}`);
+  log.info(`${what}: as ${name}, from ${shownUrl(registration.url)}`);
   const version = await added(api, registration, zone, what, log);
   try {
     await untilReady(api, registration, version, what, log);
@@ -31925,7 +31928,7 @@ async function untilReady(api, registration, { id, name }, what, log) {
       if (readiness.kind === "ready") return;
       if (readiness.kind === "failed") {
         throw new DownloadFailed(
-          `${what}: CloudStack could not download ${registration.url}: ${readiness.reason}`,
+          `${what}: CloudStack could not download ${shownUrl(registration.url)}: ${readiness.reason}`,
           `Open iso-url from the secondary storage VM of the zone, and look at iso-checksum; a version left from an earlier run (${name}, ${id}) is to be removed from CloudStack first.`
         );
       }

@@ -54,11 +54,12 @@ async function acquireBinary(binary: PlannedBinary, plan: Plan, stages: Stages):
     const edited = nodeUnit(await readFile(fetched.path, 'utf8'), first, fetched.url)
     return await storeText(edited, binary.paths, fetched, stages)
   }
-  await requireContent(
-    fetched,
-    content === 'elf' ? { kind: 'elf', arch: plan.arch } : { kind: 'gzip' },
-    input,
-  )
+  if (content === 'elf') {
+    await requireContent(fetched, { kind: 'elf', arch: plan.arch }, input)
+    await makeRunnable(fetched.path)
+  } else {
+    await requireContent(fetched, { kind: 'gzip' }, input)
+  }
   return binary.paths.map((path) => ({
     file: { path, source: fetched.path },
     recorded: { path, sha256: fetched.sha256, source: fetched.url },
@@ -154,7 +155,7 @@ export async function kubeadmOf(
   if (plan.arch !== hostArch()) return await acquireHostKubeadm(plan, stages)
   const kubeadm = (await binaries).find(({ file }) => file.path === 'k8s/kubeadm')
   if (kubeadm === undefined) throw new Error('the plan has no kubeadm')
-  return await runnable(kubeadm.file.source)
+  return kubeadm.file.source
 }
 
 /** Downloads a kubeadm that runs on this machine. @returns its path */
@@ -162,10 +163,11 @@ export async function acquireHostKubeadm(plan: Plan, stages: Stages): Promise<st
   const { hostKubeadm: planned } = plan
   const fetched = await acquireFile(planned, join(stages.workspace.dir, 'kubeadm-host'), stages)
   await requireContent(fetched, { kind: 'elf', arch: hostArch() }, planned.input)
-  return await runnable(fetched.path)
+  await makeRunnable(fetched.path)
+  return fetched.path
 }
 
-async function runnable(program: string): Promise<string> {
+/** Programs get the mode that they have on the ISO, so that the tree can link them. */
+async function makeRunnable(program: string): Promise<void> {
   await chmod(program, 0o755)
-  return program
 }

@@ -19,6 +19,12 @@ export class Cancelled extends Error {
   override readonly name = 'Cancelled'
 }
 
+/** One Failure that tells several, each with its own advice. @param what such as `inputs cannot be used` */
+export function joined(what: string, problems: readonly Failure[]): Failure {
+  const items = problems.map((problem) => `- ${problem.message.replace('\n', '. ')}`)
+  return new Failure(`${problems.length} ${what}`, items.join('\n'))
+}
+
 /** The text of whatever was thrown: also of values that are no Error. */
 export function reasonOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)

@@ -117,6 +117,7 @@ export class Programs {
       silent: true,
       ignoreReturnCode: true,
       env: this.#environment(`${this.#id}.daemon`, options.env),
+      ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
       listeners: {
         errline: (line) => {
           lines.push(line)

@@ -44,7 +44,7 @@ export async function publish(
   const versionsPath = join(outputDir, `${name}.versions.txt`)
   const staging = await mkdtemp(join(outputDir, '.cks-iso-'))
   try {
-    const staged = { iso: join(staging, 'iso'), versions: join(staging, 'versions') }
+    const staged = { iso: join(staging, `${name}.iso`), versions: join(staging, 'versions.txt') }
     await writeIso({
       writer,
       tree,

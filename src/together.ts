@@ -1,4 +1,4 @@
-import { Cancelled } from './errors.ts'
+import { Cancelled, Failure, joined } from './errors.ts'
 
 /**
  * Promise.all that never leaves work behind: it settles only when every part has. When a part fails, `onFailure`
@@ -20,4 +20,22 @@ export async function together<T extends readonly unknown[]>(
   const reason = failures.find((thrown) => !(thrown instanceof Cancelled)) ?? failures[0]
   if (reason !== undefined) throw reason
   return await Promise.all(parts)
+}
+
+/**
+ * As {@link together}, for look-ups that depend on the user's input: when several fail, all of them are told, so that
+ * the user can put them right at once.
+ * @param what such as `versions cannot be found out`
+ */
+export async function togetherTelling<T extends readonly unknown[]>(
+  what: string,
+  parts: readonly [...{ [K in keyof T]: Promise<T[K]> }],
+): Promise<T> {
+  const outcomes = await Promise.allSettled(parts)
+  const reasons = outcomes.flatMap((outcome): unknown[] =>
+    outcome.status === 'rejected' ? [outcome.reason] : [],
+  )
+  const failures = reasons.filter((reason) => reason instanceof Failure)
+  if (failures.length > 1 && failures.length === reasons.length) throw joined(what, failures)
+  return await together<T>(parts)
 }

@@ -188,7 +188,7 @@ export class CloudStack {
 
   async #post(command: string, parameters: Readonly<Record<string, string>>): Promise<Answer> {
     const { endpoint, keys, ca, log, signal, timing } = this.#options
-    log.debug(`CloudStack: ${command} ${JSON.stringify(parameters)}`)
+    log.debug(`CloudStack: ${command}`)
     const body = signedForm(
       { ...parameters, command, response: 'json' },
       keys,

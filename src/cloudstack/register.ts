@@ -1,11 +1,11 @@
 import { type Arch, machineOf } from '../arch.ts'
-import { Cancelled, Failure, reasonOf } from '../errors.ts'
+import { Cancelled, Failure, joined } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { type CloudStack, NoAnswer } from './client.ts'
 import { allVersions } from './inventory.ts'
 import { type Iso, isFields, isoOf, type SupportedVersion, versionOf, type Zone } from './model.ts'
 import { Progress, pause } from './timing.ts'
-import { minutes, sentenceOf } from './words.ts'
+import { minutes, sentenceOf, shownUrl } from './words.ts'
 
 /** What is registered, where. */
 export interface Registration {
@@ -59,9 +59,9 @@ export async function register(
   const failures = settled.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []))
   const reason = failures.find((each) => !(each instanceof Failure)) ?? failures[0]
   if (failures.length > 1 && reason instanceof Failure) {
-    throw new Failure(
-      `register: ${failures.length} of ${places.length} zones failed`,
-      failures.map((each) => `- ${reasonOf(each)}`).join('\n'),
+    throw joined(
+      `of ${places.length} zones failed`,
+      failures.filter((each) => each instanceof Failure),
     )
   }
   if (reason !== undefined) throw reason
@@ -168,7 +168,7 @@ async function registerIn(
   }
   const name = versionName(registration)
   if (dryRun) return { zone, name, id: undefined, outcome: 'would register' }
-  log.info(`${what}: as ${name}, from ${registration.url}`)
+  log.info(`${what}: as ${name}, from ${shownUrl(registration.url)}`)
   const version = await added(api, registration, zone, what, log)
   try {
     await untilReady(api, registration, version, what, log)
@@ -248,7 +248,7 @@ async function untilReady(
       if (readiness.kind === 'ready') return
       if (readiness.kind === 'failed') {
         throw new DownloadFailed(
-          `${what}: CloudStack could not download ${registration.url}: ${readiness.reason}`,
+          `${what}: CloudStack could not download ${shownUrl(registration.url)}: ${readiness.reason}`,
           `Open iso-url from the secondary storage VM of the zone, and look at iso-checksum; a version left from an earlier run (${name}, ${id}) is to be removed from CloudStack first.`,
         )
       }

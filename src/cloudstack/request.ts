@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { parse } from 'semver'
 import { type Arch, parseArch } from '../arch.ts'
-import { Failure } from '../errors.ts'
+import { Failure, joined } from '../errors.ts'
 import type { ClusterChoice } from './plan.ts'
 import type { Registration } from './register.ts'
 import {
@@ -107,12 +107,7 @@ export function parseCloudStackRequest(
     redeployTimeout: read('redeploy-timeout', parseMinutes),
   }
   const [problem, another] = problems
-  if (another !== undefined) {
-    throw new Failure(
-      `${problems.length} inputs cannot be used`,
-      problems.map((each) => `- ${each.message.replace('\n', '. ')}`).join('\n'),
-    )
-  }
+  if (another !== undefined) throw joined('inputs cannot be used', problems)
   if (problem !== undefined) throw problem
   const { apiKey, secretKey, ...rest } = whole(common, ['caFile', 'versionName'])
   return {

@@ -10,6 +10,12 @@ export function sentenceOf(thrown: unknown): string {
   return reasonOf(thrown).split('\n', 1)[0] ?? ''
 }
 
+/** A URL without what may be a secret in it: user and query. */
+export function shownUrl(url: string): string {
+  const { origin, pathname, search } = new URL(url)
+  return `${origin}${pathname}${search === '' ? '' : '?…'}`
+}
+
 /** `45 s`, `3 min`. */
 export function inWords(seconds: number): string {
   return seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`

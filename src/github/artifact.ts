@@ -1,6 +1,6 @@
 import { mkdtemp, rm, symlink } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { DefaultArtifactClient } from '@actions/artifact'
+import { DefaultArtifactClient, GHESNotSupportedError } from '@actions/artifact'
 import { Failure, reasonOf } from '../errors.ts'
 import type { Log } from '../log.ts'
 
@@ -95,7 +95,7 @@ async function upload(path: string, name: string, options: UploadOptions): Promi
     return { name, id, size, url: urlOf(id) }
   } catch (thrown) {
     throw new Failure(
-      `Cannot upload ${path} as the artifact ${name}: ${reasonOf(thrown)}`,
+      `Cannot upload ${path} as the artifact ${name}: ${firstLine(reasonOf(thrown))}`,
       adviceFor(thrown),
       {
         cause: thrown,
@@ -106,16 +106,16 @@ async function upload(path: string, name: string, options: UploadOptions): Promi
   }
 }
 
-/** The client's errors have names of their own where it tells them apart; a conflict it only words. */
+/** The client wraps the errors of the service in plain ones, so their words are all there is to go by. */
 function adviceFor(thrown: unknown): string {
-  const name = thrown instanceof Error ? thrown.name : ''
-  if (name === 'GHESNotSupportedError') {
+  const reason = reasonOf(thrown)
+  if (thrown instanceof GHESNotSupportedError) {
     return 'This GitHub server has no service for such artifacts: set upload-artifact to false, and take the ISO from iso-path in a later step.'
   }
-  if (name === 'UsageError') {
+  if (/quota/i.test(reason)) {
     return 'The storage for artifacts is used up: delete old ones, set retention-days lower, or set upload-artifact to false and take the ISO from iso-path.'
   }
-  if (/\b409\b|already exists/i.test(reasonOf(thrown))) {
+  if (/\b409\b|already exists/i.test(reason)) {
     return 'Another job of this run, or an earlier try of this one, has uploaded under that name: set artifact-name (or build-name) to one that no other job uses.'
   }
   return 'Run the job again; if it stays, set upload-artifact to false, and take the ISO from iso-path in a later step.'
@@ -125,4 +125,9 @@ function urlOf(id: number): string {
   const { GITHUB_SERVER_URL, GITHUB_REPOSITORY, GITHUB_RUN_ID } = process.env
   if (!GITHUB_SERVER_URL || !GITHUB_REPOSITORY || !GITHUB_RUN_ID) return ''
   return `${GITHUB_SERVER_URL}/${GITHUB_REPOSITORY}/actions/runs/${GITHUB_RUN_ID}/artifacts/${id}`
+}
+
+/** The client adds paragraphs of links to its errors. */
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0] ?? ''
 }

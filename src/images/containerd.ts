@@ -112,10 +112,11 @@ export async function startContainerd(options: {
   await writeHosts(hostsDir, mirrors)
 
   const what = 'Cannot start a private containerd'
-  // env, because the daemon has to work in its directory for HERE to lead there.
-  const daemon = await programs.start('env', [`--chdir=${dir}`, binaries.containerd, '--config', config], {
+  // It has to work in its directory for HERE to lead there.
+  const daemon = await programs.start(binaries.containerd, ['--config', config], {
     what,
     next: NEXT,
+    cwd: dir,
   })
   let exitCode: number | undefined
   const ended = daemon.ended.then((code) => {

@@ -6,7 +6,7 @@ import { listRefs, type RemoteRef } from '../fetch/git.ts'
 import type { Log } from '../log.ts'
 import type { BuildRequest, ManifestRequest } from '../request/request.ts'
 import { minorOf, parseVersion, type Version } from '../request/version.ts'
-import { together } from '../together.ts'
+import { togetherTelling } from '../together.ts'
 import type { Workspace } from '../workspace.ts'
 import type { FileSource, Plan, PlannedBinary, PlannedManifest } from './plan.ts'
 import { newestOfMinor, newestUpToMinor, releasesOf } from './releases.ts'
@@ -26,16 +26,18 @@ export interface ResolveContext {
 export async function resolvePlan(request: BuildRequest, context: ResolveContext): Promise<Plan> {
   const { kubernetes: wanted } = request
   const minor = wanted.kind === 'minor' ? wanted.minor : minorOf(wanted.version)
-  // The autoscaler stands first: for a minor that does not exist, its error is the one that helps.
-  const [autoscaler, kubernetes, cni, crictl, unitCommit] = await together([
-    request.autoscaler === undefined
-      ? newestAutoscaler(minor, request, context)
-      : Promise.resolve(request.autoscaler),
-    wanted.kind === 'exact' ? Promise.resolve(wanted.version) : newestPatch(minor, context),
-    request.cni === undefined ? newestCni(request, context) : Promise.resolve(request.cni),
-    request.crictl === undefined ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
-    commitOfUnits(request, context),
-  ])
+  const [autoscaler, kubernetes, cni, crictl, unitCommit] = await togetherTelling(
+    'versions cannot be found out',
+    [
+      request.autoscaler === undefined
+        ? newestAutoscaler(minor, request, context)
+        : Promise.resolve(request.autoscaler),
+      wanted.kind === 'exact' ? Promise.resolve(wanted.version) : newestPatch(minor, context),
+      request.cni === undefined ? newestCni(request, context) : Promise.resolve(request.cni),
+      request.crictl === undefined ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
+      commitOfUnits(request, context),
+    ],
+  )
   if (minorOf(autoscaler) !== minor) {
     context.log.warning(
       `autoscaler-version ${autoscaler} is for Kubernetes ${minorOf(autoscaler)}, but the ISO is for ${kubernetes}: the autoscaler is only tested with its own minor.`,

@@ -2,7 +2,7 @@ import { isAbsolute, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Arch, parseArch } from '../arch.ts'
 import { DEFAULTS } from '../defaults.ts'
-import { Failure } from '../errors.ts'
+import { Failure, joined } from '../errors.ts'
 import { formatReference, parseReference } from '../images/reference.ts'
 import { type Mirror, parseMirrors } from './mirrors.ts'
 import { BUILD_SETTINGS, type BuildSettingName, type SettingValues } from './settings.ts'
@@ -108,7 +108,7 @@ export function parseRequest(
   }
   const { network, arch, ccm, csi, outputDir } = request
   const [problem, ...others] = problems
-  if (problem !== undefined) throw others.length === 0 ? problem : joined(problems)
+  if (problem !== undefined) throw others.length === 0 ? problem : joined('inputs cannot be used', problems)
   if (!kubernetes || !network || !arch || !ccm || !csi || !outputDir) {
     throw new Error('a setting without a default was read as absent')
   }
@@ -150,7 +150,8 @@ function parseManifest(
   }
   if (/^https?:\/\//i.test(text) && URL.canParse(text)) return { kind: 'url', url: text }
   if (/^file:\/\//i.test(text) && URL.canParse(text)) return { kind: 'file', path: fileURLToPath(text) }
-  if (!/\s|:\/\//.test(text) && (isAbsolute(text) || /[./]/.test(text))) {
+  // A blank is fine in a file name; a line end is a slip, and an unknown scheme no file.
+  if (!/\p{Cc}|:\/\//u.test(text) && (isAbsolute(text) || /[./]/.test(text))) {
     return { kind: 'file', path: resolve(cwd, text) }
   }
   throw new Failure(
@@ -189,11 +190,4 @@ function parseExtraImages(text: string): readonly string[] {
 
 function optional<K extends string, V>(key: K, value: V | undefined): Partial<Record<K, V>> {
   return value === undefined ? {} : ({ [key]: value } as Record<K, V>)
-}
-
-function joined(problems: readonly Failure[]): Failure {
-  return new Failure(
-    `${problems.length} inputs cannot be used`,
-    problems.map((problem) => `- ${problem.message.replace('\n', '. ')}`).join('\n'),
-  )
 }

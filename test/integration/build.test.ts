@@ -29,7 +29,11 @@ afterAll(async () => {
   await upstream?.close()
 })
 
-afterEach(() => upstream.reset())
+afterEach(() => {
+  upstream.restore()
+  upstream.clearRequests()
+  upstream.registry.setFaults(() => undefined)
+})
 
 describe.each(containerds)('a build with $name', ({ containerd }) => {
   const path = process.env.PATH
@@ -282,7 +286,7 @@ describe('a build fails and leaves nothing', () => {
   })
 
   it('when a download stays truncated', async () => {
-    upstream.put(kubelet, 'short', { headers: { 'content-length': '1000' } })
+    upstream.fault(kubelet, { kind: 'cut', bytes: 10 })
     await fails({}, /kubelet: https:\/\/dl\.k8s\.io[\s\S]*(broke|announced)/)
   })
 
@@ -294,11 +298,14 @@ describe('a build fails and leaves nothing', () => {
   })
 
   it('when a unit is empty', async () => {
+    const repository = `${upstream.base}/github.com/shapeblue/cloudstack-nonoss`
+    const { stdout } = await run('git', ['ls-remote', repository, 'HEAD'])
+    const commit = stdout.slice(0, 40)
     upstream.put(
-      'https://raw.githubusercontent.com/kubernetes/kubernetes/v1.17.4/build/debs/kubelet.service',
+      `https://raw.githubusercontent.com/shapeblue/cloudstack-nonoss/${commit}/cks/kubelet.service`,
       '',
     )
-    await fails({ 'kubernetes-version': '1.17.4', 'autoscaler-version': '1.33.6' }, /kubelet\.service/)
+    await fails({}, /kubelet\.service: it is empty/)
   })
 
   it('when output-dir is a file', async () => {

@@ -74,6 +74,15 @@ describe('registering an ISO', () => {
     expect(cloud.changes).toEqual([])
   })
 
+  it('from a signed URL shows no part of the signature', async () => {
+    const url = 'https://me:pass@isos.example/a.iso?X-Signature=5ecret'
+    cloud.downloadErrors.set(url, 'Forbidden')
+    const { failure, summary } = await register({ 'iso-url': url })
+    expect(cloud.changes[0]?.parameters.url).toBe(url)
+    expect(failure?.message).toContain('could not download https://isos.example/a.iso?…: Forbidden')
+    expect(`${failure?.message} ${summary} ${log.text}`).not.toMatch(/5ecret|pass@/)
+  })
+
   it('in a dry run changes nothing', async () => {
     const report = await register({ zones: 'zone-1', 'dry-run': 'true' })
     expect(cloud.changes).toEqual([])

@@ -4,7 +4,7 @@ import { link, mkdir, open, readFile, symlink, truncate, writeFile } from 'node:
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Failure } from '../../src/errors.ts'
 import { type IsoImage, openIso } from '../../src/iso/reader.ts'
 import {
@@ -20,12 +20,14 @@ import {
 } from './iso-rig.ts'
 
 const temporary = temporaryDirectories()
+/** For what several tests read and none changes. */
+const lasting = temporaryDirectories(afterAll)
 
 const LONG = `${'operator-generic@sha256_'}${'0123456789abcdef'.repeat(4)}.tar`
 
 /** A tree with whatever is hard to read. */
 async function awkwardTree(): Promise<string> {
-  const dir = join(await temporary(), 'tree')
+  const dir = join(await lasting(), 'tree')
   const deep = 'one/two/three/four/five/six'
   await writeFiles(dir, {
     'k8s/kubeadm': 'binary',
@@ -52,7 +54,7 @@ const XORRISO = ['xorriso', '-no_rc', '-as', 'mkisofs', '-quiet']
 const GENISOIMAGE = ['genisoimage', '-quiet', '-input-charset', 'utf-8']
 
 async function make(command: readonly string[], options: readonly string[], tree: string): Promise<string> {
-  const image = join(await temporary(), 'made.iso')
+  const image = join(await lasting(), 'made.iso')
   const [program = '', ...args] = command
   await run(program, [...args, '-V', 'CDROM', ...options, '-o', image, '.'], tree)
   return image
@@ -73,8 +75,14 @@ describe.each([
   ['xorriso', XORRISO],
   ['genisoimage', GENISOIMAGE],
 ])('an ISO that %s wrote', (_, command) => {
+  let tree = ''
+  let image = ''
+  beforeAll(async () => {
+    tree = await awkwardTree()
+    image = await make(command, ROCK_RIDGE, tree)
+  })
+
   it('is listed as isoinfo, bsdtar and xorriso list it', async () => {
-    const image = await make(command, ROCK_RIDGE, await awkwardTree())
     const listing = await using(image, listingOf)
     expect(Object.keys(listing)).toContain(`docker/${LONG}`)
     expect(Object.keys(listing).length).toBeGreaterThan(120)
@@ -86,8 +94,6 @@ describe.each([
   })
 
   it('is read as its files were, and as bsdtar unpacks it', async () => {
-    const tree = await awkwardTree()
-    const image = await make(command, ROCK_RIDGE, tree)
     const unpacked = await temporary()
     await run('bsdtar', ['-xf', image], unpacked)
     await using(image, async (iso) => {
@@ -104,8 +110,6 @@ describe.each([
   })
 
   it('shows mode and Joliet name of each entry', async () => {
-    const tree = await awkwardTree()
-    const image = await make(command, ROCK_RIDGE, tree)
     const entries = await using(image, (iso) => iso.entries)
     const pause = entries.find(({ path }) => path === 'docker/pause:3.10.1.tar')
     expect(pause).toEqual({
@@ -122,7 +126,6 @@ describe.each([
   })
 
   it('is read in part, over pieces and ends', async () => {
-    const image = await make(command, ROCK_RIDGE, await awkwardTree())
     const whole = Buffer.alloc(3_000_001, 'proxy')
     await using(image, async (iso) => {
       for (const [offset, length] of [
@@ -142,14 +145,14 @@ describe.each([
   })
 
   it('has plain names without Rock Ridge, with and without Joliet', async () => {
-    const tree = join(await temporary(), 'tree')
-    await writeFiles(tree, { 'docker/pause:3.10.1.tar': 'image', README: 'text', 'a.b': '' })
+    const plainTree = join(await temporary(), 'tree')
+    await writeFiles(plainTree, { 'docker/pause:3.10.1.tar': 'image', README: 'text', 'a.b': '' })
     const plain = command === XORRISO ? ['--norock'] : []
     for (const options of [plain, [...plain, '-J']]) {
-      const image = await make(command, options, tree)
-      await using(image, async (iso) => {
+      const made = await make(command, options, plainTree)
+      await using(made, async (iso) => {
         expect([iso.rockRidge, iso.joliet]).toEqual([false, options.includes('-J')])
-        const expected = (await run('isoinfo', ['-f', '-i', image])).trim().split('\n')
+        const expected = (await run('isoinfo', ['-f', '-i', made])).trim().split('\n')
         const names = expected.map((name) => name.slice(1).replace(/\.?;1$/, ''))
         expect(iso.entries.map(({ path }) => path).toSorted()).toEqual(names.toSorted())
         expect(iso.entries.every(({ mode }) => mode === undefined)).toBe(true)
@@ -162,11 +165,11 @@ describe.each([
   })
 
   it('is listed where its symbolic links stand, without following them', async () => {
-    const tree = join(await temporary(), 'tree')
-    await writeFiles(tree, { file: 'text' })
-    await symlink('file', join(tree, 'link'))
-    const image = await make(command, ROCK_RIDGE, tree)
-    await using(image, (iso) => {
+    const plainTree = join(await temporary(), 'tree')
+    await writeFiles(plainTree, { file: 'text' })
+    await symlink('file', join(plainTree, 'link'))
+    const made = await make(command, ROCK_RIDGE, plainTree)
+    await using(made, (iso) => {
       const found = iso.entries.find(({ path }) => path === 'link')
       expect(found).toMatchObject({ size: 0, isDirectory: false })
       expect((found?.mode ?? 0) & 0o170000).toBe(0o120000)
@@ -268,28 +271,30 @@ describe('a file of more than 4 GiB', () => {
 })
 
 describe('what is no whole ISO', () => {
-  async function smallImage(): Promise<{ image: string; bytes: Buffer }> {
-    const tree = join(await temporary(), 'tree')
+  /** A small image that is whole, and its bytes. */
+  let image = ''
+  let bytes = Buffer.alloc(0)
+  beforeAll(async () => {
+    const tree = join(await lasting(), 'tree')
     await writeFiles(tree, { [`docker/${'x'.repeat(90)}:1.tar`]: 'image', 'etcd/sub/file': 'text', a: 'b' })
-    const image = await make(XORRISO, ROCK_RIDGE, tree)
-    return { image, bytes: await readFile(image) }
-  }
+    image = await make(XORRISO, ROCK_RIDGE, tree)
+    bytes = await readFile(image)
+  })
 
   async function refused(content: Buffer | string): Promise<string> {
-    const image = join(await temporary(), 'broken.iso')
-    await writeFile(image, content)
-    const failure = await openIso(image).then(
+    const broken = join(await temporary(), 'broken.iso')
+    await writeFile(broken, content)
+    const failure = await openIso(broken).then(
       async (iso) => await iso.close(),
       (thrown: unknown) => thrown,
     )
     expect(failure).toBeInstanceOf(Failure)
     const { message } = failure as Failure
-    expect(message).toContain(`${image} is no whole ISO 9660 image: `)
+    expect(message).toContain(`${broken} is no whole ISO 9660 image: `)
     return message
   }
 
   it('is refused with the reason', async () => {
-    const { bytes } = await smallImage()
     expect(await refused('')).toContain('it is empty')
     expect(await refused('<html>not found</html>')).toContain('it is cut off')
     expect(await refused(Buffer.alloc(100_000))).toContain('no volume descriptor')
@@ -306,14 +311,12 @@ describe('what is no whole ISO', () => {
   }
 
   it('is refused when it ends without its last file, though its header was changed to fit', async () => {
-    const { bytes } = await smallImage()
     const short = Buffer.from(bytes.subarray(0, 33 * 2048))
     short.writeUInt32LE(33, 16 * 2048 + 80)
     expect(await refused(short)).toMatch(/it is cut off within/)
   })
 
   it('is refused when a directory contains itself or its parent', async () => {
-    const { bytes } = await smallImage()
     const root = bytes.readUInt32LE(16 * 2048 + 156 + 2)
     for (const name of ['ETCD', 'SUB']) {
       const cyclic = Buffer.from(bytes)
@@ -325,7 +328,6 @@ describe('what is no whole ISO', () => {
   })
 
   it('is refused when its volume descriptors never end', async () => {
-    const { bytes } = await smallImage()
     const endless = Buffer.concat([
       bytes.subarray(0, 17 * 2048),
       ...Array.from({ length: 70 }, () => bytes.subarray(16 * 2048, 17 * 2048)),
@@ -334,14 +336,12 @@ describe('what is no whole ISO', () => {
   })
 
   it('is refused when it has other descriptors but no primary one', async () => {
-    const { bytes } = await smallImage()
     const changed = Buffer.from(bytes)
     changed.writeUInt8(0, 16 * 2048)
     expect(await refused(changed)).toContain('no primary volume descriptor')
   })
 
   it('is refused when a Rock Ridge entry goes on in itself', async () => {
-    const { bytes } = await smallImage()
     const changed = Buffer.from(bytes)
     const at = changed.indexOf(Buffer.from([0x43, 0x45, 28, 1]), 16 * 2048)
     expect(at).toBeGreaterThan(0)
@@ -353,7 +353,6 @@ describe('what is no whole ISO', () => {
   })
 
   it('is refused when a name would lead out of it', async () => {
-    const { bytes } = await smallImage()
     const changed = Buffer.from(bytes)
     const at = changed.indexOf(Buffer.from('NM\x09\x01\x00file', 'latin1'))
     expect(at).toBeGreaterThan(0)
@@ -362,10 +361,9 @@ describe('what is no whole ISO', () => {
   })
 
   it('never crashes or hangs the reader, whatever its bytes', async () => {
-    const { bytes } = await smallImage()
-    const image = join(await temporary(), 'noise.iso')
-    await writeFile(image, bytes)
-    const handle = await open(image, 'r+')
+    const noise = join(await temporary(), 'noise.iso')
+    await writeFile(noise, bytes)
+    const handle = await open(noise, 'r+')
     // A fixed sequence (numerical recipes' generator), so that a failure can be seen again.
     let state = 1
     const random = (below: number): number => {
@@ -384,7 +382,7 @@ describe('what is no whole ISO', () => {
         if (random(3) === 0) changed.writeUInt8(random(256), at + random(256))
         await handle.write(changed, 0, changed.length, 0)
         try {
-          await using(image, digestsOf)
+          await using(noise, digestsOf)
         } catch (thrown) {
           expect(thrown).toBeInstanceOf(Failure)
           refusals++
@@ -409,15 +407,15 @@ describe('what is no whole ISO', () => {
   })
 
   it('shows when it is cut off while it is read', async () => {
-    const { image } = await smallImage()
-    await using(image, async (iso) => {
-      await truncate(image, 20 * 2048)
+    const shrinking = join(await temporary(), 'shrinking.iso')
+    await writeFile(shrinking, bytes)
+    await using(shrinking, async (iso) => {
+      await truncate(shrinking, 20 * 2048)
       await expect(digestsOf(iso)).rejects.toThrow('it became shorter while it was read')
     })
   })
 
   it('has only the files that it lists', async () => {
-    const { image } = await smallImage()
     await using(image, async (iso) => {
       await expect(iso.read('b').next()).rejects.toThrow(`${image} has no file b`)
       await expect(iso.read('docker').next()).rejects.toThrow(`${image} has no file docker`)

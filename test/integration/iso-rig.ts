@@ -22,16 +22,41 @@ export async function run(program: string, args: readonly string[], cwd?: string
   return stdout
 }
 
-/** Makes directories that are gone after each test. */
-export function temporaryDirectories(): () => Promise<string> {
+/** Makes directories that are gone after each test, or (with `afterAll`) after all tests. */
+export function temporaryDirectories(
+  after: (remove: () => Promise<void>) => void = afterEach,
+): () => Promise<string> {
   const made: string[] = []
-  afterEach(async () => {
+  after(async () => {
     for (const dir of made.splice(0)) await rm(dir, { recursive: true, force: true })
   })
   return async () => {
     const dir = await mkdtemp(join(tmpdir(), 'iso-test-'))
     made.push(dir)
     return dir
+  }
+}
+
+/** Mounts an empty file system of its own while `body` runs. */
+export async function withDisk(dir: string, options: string, body: () => Promise<void>): Promise<void> {
+  await run('mount', ['-t', 'tmpfs', '-o', options, 'none', dir])
+  try {
+    await body()
+  } finally {
+    await run('umount', [dir])
+  }
+}
+
+/** Only root may, and not in every container. */
+export async function canMount(): Promise<boolean> {
+  const dir = await mkdtemp(join(tmpdir(), 'iso-mount-'))
+  try {
+    await withDisk(dir, 'size=1m', async () => {})
+    return true
+  } catch {
+    return false
+  } finally {
+    await rm(dir, { recursive: true, force: true })
   }
 }
 

@@ -20,12 +20,21 @@ import { openIso } from '../../src/iso/reader.ts'
 import { buildTree } from '../../src/iso/tree.ts'
 import { findIsoWriter, type IsoRequest, writeIso } from '../../src/iso/writer.ts'
 import { keptLog } from '../log.ts'
-import { digestsOf, run, temporaryDirectories, writeFiles, xorrisoListing } from './iso-rig.ts'
+import {
+  canMount,
+  digestsOf,
+  run,
+  temporaryDirectories,
+  withDisk,
+  writeFiles,
+  xorrisoListing,
+} from './iso-rig.ts'
 
 const temporary = temporaryDirectories()
 const programs = new Programs(new AbortController().signal)
 const log = keptLog()
 const isRoot = process.getuid?.() === 0
+const mountable = await canMount()
 
 const xorriso = await findIsoWriter(programs, log)
 const genisoimage = identified('genisoimage', await run('genisoimage', ['--version']))
@@ -108,19 +117,16 @@ describe.each(WRITERS)('an ISO of %s', (_, writer) => {
     expect(listing['etcd/etcd-linux-arm64.tar.gz']).toBe(size)
   })
 
-  it('is not made on a full disk, and nothing of it stays there', { skip: !isRoot }, async () => {
+  it.skipIf(!mountable)('is not made on a full disk, and nothing of it stays there', async () => {
     const disk = await temporary()
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'none', disk])
-    try {
-      const tree = await madeTree({ big: Buffer.alloc(3_000_000) })
+    const tree = await madeTree({ big: Buffer.alloc(3_000_000) })
+    await withDisk(disk, 'size=1m', async () => {
       const written = write(tree, join(disk, 'x.iso'), { writer })
       await expect(written).rejects.toThrow(Failure)
       await expect(written).rejects.toThrow(`Cannot write the ISO ${disk}/x.iso: the disk is full`)
       await expect(written).rejects.toThrow('output-dir')
       expect(await readdir(disk)).toEqual([])
-    } finally {
-      await run('umount', [disk])
-    }
+    })
   })
 })
 
@@ -199,15 +205,12 @@ describe('an ISO that cannot be made', () => {
     await expect(written).rejects.toThrow(`Cannot write the ISO: ${dir}/file/x.iso: EEXIST`)
   })
 
-  it('for a read-only disk is refused with what to do', { skip: !isRoot }, async () => {
+  it.skipIf(!mountable)('for a read-only disk is refused with what to do', async () => {
     const disk = await temporary()
     const tree = await madeTree()
-    await run('mount', ['-t', 'tmpfs', '-o', 'ro', 'none', disk])
-    try {
+    await withDisk(disk, 'ro', async () => {
       await expect(write(tree, join(disk, 'x.iso'))).rejects.toThrow(/EROFS.*\nMake .*output-dir/)
-    } finally {
-      await run('umount', [disk])
-    }
+    })
   })
 
   it('for a directory of its name is refused, and nothing stays beside that', async () => {

@@ -1,6 +1,7 @@
 import { createCipheriv, createHash } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
-import { gzipSync } from 'node:zlib'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
 import { pack } from 'tar-stream'
 
 /** SHA-256 as 64 lower-case hexadecimal digits. */
@@ -21,5 +22,5 @@ export async function tarGz(files: Readonly<Record<string, Buffer>>): Promise<Bu
     archive.entry({ name, mode: 0o755, mtime: new Date(0) }, data)
   }
   archive.finalize()
-  return gzipSync(await buffer(archive), { level: 1 })
+  return await promisify(gzip)(await buffer(archive), { level: 1 })
 }

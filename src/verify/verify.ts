@@ -1,0 +1,165 @@
+import { createHash } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { mkdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import pMap from 'p-map'
+import { type Arch, hostArch, parseArch } from '../arch.ts'
+import { Cancelled, fileFailure } from '../errors.ts'
+import type { ContainerdBinaries } from '../images/containerd.ts'
+import type { WantedImage } from '../images/plan.ts'
+import { type IsoEntry, type IsoImage, openIso } from '../iso/reader.ts'
+import type { Log } from '../log.ts'
+import { type IsoRecord, parseRecord } from '../record/record.ts'
+import type { Workspace } from '../workspace.ts'
+import { type Archive, inspectArchive } from './archive.ts'
+import { contractOf } from './contract.ts'
+import { archOfProgram, checkDisk, checkFiles, filesOf, text } from './files.ts'
+import { errorAt, type Finding, findingOf, noticeAt } from './finding.ts'
+import { type Importer, startImporter } from './import.ts'
+import { checkRecord, RECORD } from './record.ts'
+import { checkReferences } from './references.ts'
+
+export { type Finding, formatFindings } from './finding.ts'
+
+export interface VerifyRequest {
+  readonly isoPath: string
+  /** MAJOR.MINOR of the CloudStack release whose nodes shall use the ISO. */
+  readonly cloudstack: string
+  /** Of the nodes; absent: as versions.txt, else kubeadm, says. */
+  readonly arch?: Arch
+  /** What `kubeadm config images list` names; absent: kubeadm's images are known by their names. */
+  readonly kubeadmImages?: readonly string[]
+  readonly containerd: ContainerdBinaries
+  readonly workspace: Workspace
+  readonly log: Log
+}
+
+const DOCKER = 'docker/'
+
+/** Archives that are unpacked at once. */
+const CONCURRENCY = 2
+
+/**
+ * Looks at a finished ISO of any origin as nodes will: its names and files, its archives, which a fresh containerd
+ * imports, the images that its manifests ask for, and its versions.txt.
+ * @returns what was found, errors and notices; empty when all is well
+ * @throws Failure when it is no ISO or cannot be read, or when containerd does not run; Cancelled
+ */
+export async function verifyIso(request: VerifyRequest): Promise<readonly Finding[]> {
+  const { isoPath, cloudstack, containerd, workspace, log, kubeadmImages = [] } = request
+  const iso = await openIso(isoPath)
+  try {
+    const { record, findings: ofRecord } = await readRecord(iso)
+    const arch = request.arch ?? (await archOf(iso, record))
+    const files = await checkFiles(iso, contractOf(cloudstack), arch)
+    const importer = await startImporter({ binaries: containerd, arch, workspace, log })
+    const { archives, findings: ofArchives } = await checkArchives(iso, arch, importer, workspace)
+    const wanted: readonly WantedImage[] = [
+      ...files.images,
+      ...kubeadmImages.map((reference) => ({ reference, source: 'kubeadm' })),
+      ...(record?.images ?? []).map(({ reference }) => ({ reference, source: RECORD })),
+    ]
+    return [
+      ...checkDisk(iso),
+      ...files.findings,
+      ...ofArchives,
+      ...checkReferences(archives, wanted, await importer.names(), kubeadmImages.length > 0),
+      ...ofRecord,
+      ...(record === undefined ? [] : checkRecord(record, await hashFiles(iso, workspace), archives, arch)),
+    ]
+  } finally {
+    await iso.close()
+  }
+}
+
+async function readRecord(
+  iso: IsoImage,
+): Promise<{ readonly record?: IsoRecord; readonly findings: readonly Finding[] }> {
+  const why = 'nodes do not read it, but without it nobody can tell what is on the ISO, nor build it again'
+  if (!filesOf(iso).some(({ path }) => path === RECORD)) {
+    return { findings: [noticeAt(RECORD, 'is missing', why, 'Build the ISO with this program.')] }
+  }
+  try {
+    return { record: parseRecord(await text(iso, RECORD), RECORD), findings: [] }
+  } catch (thrown) {
+    return { findings: [findingOf(thrown, RECORD, why)] }
+  }
+}
+
+/** The architecture that an ISO is for, by what it says itself. */
+async function archOf(iso: IsoImage, record: IsoRecord | undefined): Promise<Arch> {
+  const [os, architecture = ''] = record?.platform.split('/') ?? []
+  if (os === 'linux') return parseArch(architecture)
+  return (await archOfProgram(iso, 'k8s/kubeadm')) ?? hostArch()
+}
+
+async function checkArchives(
+  iso: IsoImage,
+  arch: Arch,
+  importer: Importer,
+  workspace: Workspace,
+): Promise<{ readonly archives: readonly Archive[]; readonly findings: readonly Finding[] }> {
+  const dir = join(workspace.dir, 'verify-archives')
+  await mkdir(dir)
+  const entries = iso.entries.filter(({ path }) => path.startsWith(DOCKER))
+  const checked = await pMap(
+    entries.entries(),
+    async ([index, entry]) =>
+      await checkArchive(iso, entry, join(dir, `${index}.tar`), arch, importer, workspace),
+    { concurrency: CONCURRENCY, signal: workspace.signal },
+  )
+  await rm(dir, { recursive: true, force: true })
+  return {
+    archives: checked.filter(({ path }) =>
+      entries.some((entry) => entry.path === path && !entry.isDirectory),
+    ),
+    findings: checked.flatMap(({ findings }) => findings),
+  }
+}
+
+/** @param file where the archive is put for the import */
+async function checkArchive(
+  iso: IsoImage,
+  { path, size, isDirectory }: IsoEntry,
+  file: string,
+  arch: Arch,
+  importer: Importer,
+  { signal }: Workspace,
+): Promise<Archive> {
+  if (isDirectory) {
+    const why = 'nodes hand every name under docker/ to an import, which fails for a directory'
+    const findings = [errorAt(path, 'is a directory', why, 'Leave it out.')]
+    return { path, size, names: [], findings }
+  }
+  const archive = await inspectArchive({ path, size }, iso.read(path), arch)
+  try {
+    await pipeline(iso.read(path), createWriteStream(file), { signal })
+  } catch (thrown) {
+    if (signal.aborted) throw new Cancelled('Cannot check the ISO: cancelled')
+    throw fileFailure(`Cannot unpack ${path}`, file, thrown)
+  }
+  const refused = await importer.import(file)
+  await rm(file, { force: true })
+  // What is known of the archive says more than what containerd makes of it.
+  if (refused === undefined || archive.findings.length > 0) return archive
+  const what = `cannot be imported${importer.unpacks ? ' and unpacked' : ''}: ${refused}`
+  const why = 'a node imports it in the same way; a failure stops an upgrade, and the image is missing'
+  const fix = 'Write this archive again, from a fresh pull of its image.'
+  return { ...archive, findings: [errorAt(path, what, why, fix)] }
+}
+
+/** SHA-256 of every file outside docker/, by path. */
+async function hashFiles(iso: IsoImage, { signal }: Workspace): Promise<ReadonlyMap<string, string>> {
+  const hashes = new Map<string, string>()
+  for (const { path } of filesOf(iso)) {
+    if (path.startsWith(DOCKER)) continue
+    const hash = createHash('sha256')
+    for await (const piece of iso.read(path)) {
+      if (signal.aborted) throw new Cancelled('Cannot check the ISO: cancelled')
+      hash.update(piece)
+    }
+    hashes.set(path, hash.digest('hex'))
+  }
+  return hashes
+}
