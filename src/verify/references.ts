@@ -1,6 +1,6 @@
 import type { WantedImage } from '../images/plan.ts'
 import { type ImageReference, lastPathPart, lookupName, tryReference } from '../images/reference.ts'
-import { megabytes } from '../words.ts'
+import { sizeOf } from '../words.ts'
 import type { Archive } from './archive.ts'
 import { errorAt, type Finding, noticeAt, THE_ISO } from './finding.ts'
 
@@ -112,7 +112,7 @@ function unreferenced(
     .map(({ path, size }) =>
       noticeAt(
         path,
-        `is named by no manifest and not by kubeadm, and takes ${megabytes(size)}`,
+        `is named by no manifest and not by kubeadm, and takes ${sizeOf(size)}`,
         'nodes import it and may never use it',
         'Leave it out, unless you added it on purpose.',
       ),

@@ -44,7 +44,7 @@ export async function readTar(
       size: header.size ?? 0,
       isFile: header.type === 'file' || header.type === 'contiguous-file',
     }
-    visit(entry, content).then(
+    visit(entry, buffers(content)).then(
       () => {
         content.resume()
         next()
@@ -71,6 +71,10 @@ export async function readTar(
   }
   if (!end.isZero) throw new BrokenTar('is no whole tar: the blocks that end it are missing')
   return { isCompressed }
+}
+
+async function* buffers(content: AsyncIterable<unknown>): AsyncGenerator<Buffer, void> {
+  for await (const chunk of content) if (Buffer.isBuffer(chunk)) yield chunk
 }
 
 /** Passes bytes on and remembers the last of them. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { formatReference, parseReference } from '../../src/images/reference.ts'
 import { corpusDir } from '../corpus.ts'
-import { type Bench, buildFrom, makeBench, type ReadIso, readIso } from '../harness.ts'
+import { type Bench, buildFrom, makeBench, readIso } from '../harness.ts'
 import { startUpstream, type Upstream } from '../upstream/upstream.ts'
 
 const CCM = 'https://raw.githubusercontent.com/apache/cloudstack-kubernetes-provider'
