@@ -10,6 +10,7 @@ import {
   type Stages,
 } from './acquire.ts'
 import { platformOf } from './arch.ts'
+import { Cancelled } from './errors.ts'
 import { Downloads } from './fetch/download.ts'
 import { type Containerd, startContainerd } from './images/containerd.ts'
 import { kubeadmImages } from './images/kubeadm.ts'
@@ -120,10 +121,20 @@ async function withStages<T>(
   body: (stages: Stages) => Promise<T>,
 ): Promise<T> {
   const optional = pauses === undefined ? {} : { pauses }
-  return await withWorkspace(tempDir, cancel, async (workspace) => {
-    const downloads = new Downloads({ mirrors: request.mirrors, log, signal: workspace.signal, ...optional })
-    return await body({ workspace, downloads, log, pauses: optional })
-  })
+  try {
+    return await withWorkspace(tempDir, cancel, async (workspace) => {
+      const downloads = new Downloads({
+        mirrors: request.mirrors,
+        log,
+        signal: workspace.signal,
+        ...optional,
+      })
+      return await body({ workspace, downloads, log, pauses: optional })
+    })
+  } catch (thrown) {
+    // Whatever a stage says when it is cut short: the user asked for it.
+    throw cancel.aborted ? new Cancelled('Cancelled; nothing is left behind.', { cause: thrown }) : thrown
+  }
 }
 
 async function ownContainerd(

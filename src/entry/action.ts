@@ -53,8 +53,8 @@ async function run(): Promise<void> {
 try {
   await run()
 } catch (thrown) {
-  if (thrown instanceof Cancelled) setFailed('Cancelled; nothing is left behind.')
-  else setFailed(thrown instanceof Failure ? thrown.message : `Unexpected: ${reasonOf(thrown)}`)
+  const isExpected = thrown instanceof Failure || thrown instanceof Cancelled
+  setFailed(isExpected ? thrown.message : `Unexpected: ${reasonOf(thrown)}`)
 }
 // Connections that are kept alive must not keep the job waiting.
 process.exit()

@@ -166,7 +166,7 @@ async function main(): Promise<number> {
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : 2
     if (thrown instanceof Cancelled) {
-      log.info('Cancelled; nothing is left behind.')
+      log.info(thrown.message)
       return CANCELLED
     }
     console.error(`error: ${thrown instanceof Failure ? thrown.message : `unexpected: ${reasonOf(thrown)}`}`)
