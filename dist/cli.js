@@ -17046,7 +17046,7 @@ var require_webidl = __commonJS({
 var require_util2 = __commonJS({
   "node_modules/undici/lib/web/fetch/util.js"(exports, module) {
     "use strict";
-    var { Transform: Transform2 } = __require("node:stream");
+    var { Transform: Transform3 } = __require("node:stream");
     var zlib = __require("node:zlib");
     var { redirectStatusSet, referrerPolicySet: referrerPolicyTokens, badPortsSet } = require_constants4();
     var { getGlobalOrigin } = require_global();
@@ -17734,7 +17734,7 @@ var require_util2 = __commonJS({
       contentRange += isomorphicEncode(`${fullLength}`);
       return contentRange;
     }
-    var InflateStream = class extends Transform2 {
+    var InflateStream = class extends Transform3 {
       #zlibOptions;
       /** @param {zlib.ZlibOptions} [zlibOptions] */
       constructor(zlibOptions) {
@@ -19837,7 +19837,7 @@ var require_client_h2 = __commonJS({
     "use strict";
     var assert = __require("node:assert");
     var { errorMonitor } = __require("node:events");
-    var { pipeline: pipeline4 } = __require("node:stream");
+    var { pipeline: pipeline5 } = __require("node:stream");
     var util = require_util();
     var {
       RequestContentLengthMismatchError,
@@ -20316,7 +20316,7 @@ var require_client_h2 = __commonJS({
     }
     function writeStream(abort, socket, expectsPayload, h2stream, body, client, request, contentLength) {
       assert(contentLength !== 0 || client[kRunning] === 0, "stream body cannot be pipelined");
-      const pipe = pipeline4(
+      const pipe = pipeline5(
         body,
         h2stream,
         (err) => {
@@ -23361,7 +23361,7 @@ var require_api_pipeline = __commonJS({
         util.destroy(ret, err);
       }
     };
-    function pipeline4(opts, handler) {
+    function pipeline5(opts, handler) {
       try {
         const pipelineHandler = new PipelineHandler(opts, handler);
         this.dispatch({ ...opts, body: pipelineHandler.req }, pipelineHandler);
@@ -23370,7 +23370,7 @@ var require_api_pipeline = __commonJS({
         return new PassThrough().destroy(err);
       }
     }
-    module.exports = pipeline4;
+    module.exports = pipeline5;
   }
 });
 
@@ -23805,11 +23805,11 @@ var require_mock_utils = __commonJS({
       return STATUS_CODES[statusCode] || "unknown";
     }
     async function getResponse(body) {
-      const buffers = [];
+      const buffers2 = [];
       for await (const data of body) {
-        buffers.push(data);
+        buffers2.push(data);
       }
-      return Buffer.concat(buffers).toString("utf8");
+      return Buffer.concat(buffers2).toString("utf8");
     }
     function mockDispatch(opts, handler) {
       const key = buildKey(opts);
@@ -24220,13 +24220,13 @@ var require_pluralizer = __commonJS({
 var require_pending_interceptors_formatter = __commonJS({
   "node_modules/undici/lib/mock/pending-interceptors-formatter.js"(exports, module) {
     "use strict";
-    var { Transform: Transform2 } = __require("node:stream");
+    var { Transform: Transform3 } = __require("node:stream");
     var { Console } = __require("node:console");
     var PERSISTENT = process.versions.icu ? "\u2705" : "Y ";
     var NOT_PERSISTENT = process.versions.icu ? "\u274C" : "N ";
     module.exports = class PendingInterceptorsFormatter {
       constructor({ disableColors } = {}) {
-        this.transform = new Transform2({
+        this.transform = new Transform3({
           transform(chunk, _enc, cb) {
             cb(null, chunk);
           }
@@ -26535,7 +26535,7 @@ var require_fetch = __commonJS({
       subresourceSet
     } = require_constants4();
     var EE = __require("node:events");
-    var { Readable, pipeline: pipeline4, finished } = __require("node:stream");
+    var { Readable, pipeline: pipeline5, finished } = __require("node:stream");
     var { addAbortListener, isErrored, isReadable, bufferToLowerCasedHeaderName } = require_util();
     var { dataURLProcessor, serializeAMimeType, minimizeSupportedMimeType } = require_data_url();
     var { getGlobalDispatcher } = require_global2();
@@ -27480,7 +27480,7 @@ var require_fetch = __commonJS({
                 status,
                 statusText,
                 headersList,
-                body: decoders.length ? pipeline4(this.body, ...decoders, (err) => {
+                body: decoders.length ? pipeline5(this.body, ...decoders, (err) => {
                   if (err) {
                     this.onError(err);
                   }
@@ -31277,7 +31277,7 @@ var require_eventsource_stream = __commonJS({
   "node_modules/undici/lib/web/eventsource/eventsource-stream.js"(exports, module) {
     "use strict";
     var buffer = __require("node:buffer");
-    var { Transform: Transform2 } = __require("node:stream");
+    var { Transform: Transform3 } = __require("node:stream");
     var { isASCIINumber, isValidLastEventId } = require_util8();
     var BOM = [239, 187, 191];
     var LF = 10;
@@ -31327,7 +31327,7 @@ var require_eventsource_stream = __commonJS({
       error.aborted = false;
       return error;
     }
-    var EventSourceStream = class extends Transform2 {
+    var EventSourceStream = class extends Transform3 {
       /**
        * @type {eventSourceSettings}
        */
@@ -31681,7 +31681,7 @@ ${value}`;
 var require_eventsource = __commonJS({
   "node_modules/undici/lib/web/eventsource/eventsource.js"(exports, module) {
     "use strict";
-    var { pipeline: pipeline4 } = __require("node:stream");
+    var { pipeline: pipeline5 } = __require("node:stream");
     var { fetching } = require_fetch();
     var { makeRequest } = require_request2();
     var { webidl } = require_webidl();
@@ -31841,7 +31841,7 @@ var require_eventsource = __commonJS({
               ));
             }
           });
-          pipeline4(
+          pipeline5(
             response.body.stream,
             eventSourceStream,
             (error) => {
@@ -32237,8 +32237,8 @@ var require_b4a = __commonJS({
     function compare2(a, b) {
       return Buffer.compare(a, b);
     }
-    function concat(buffers, totalLength) {
-      return Buffer.concat(buffers, totalLength);
+    function concat(buffers2, totalLength) {
+      return Buffer.concat(buffers2, totalLength);
     }
     function copy(source, target, targetStart, start, end) {
       return toBuffer(source).copy(target, targetStart, start, end);
@@ -33265,7 +33265,7 @@ var require_streamx = __commonJS({
         fn().then((src) => {
           if (src === null) return out.end();
           if (out.destroying) return;
-          pipeline4(src, out, noop);
+          pipeline5(src, out, noop);
         }).catch((err) => out.destroy(err));
         return out;
       }
@@ -33497,7 +33497,7 @@ var require_streamx = __commonJS({
         return this;
       }
     };
-    var Transform2 = class extends Duplex {
+    var Transform3 = class extends Duplex {
       constructor(opts) {
         super(opts);
         this._transformState = new TransformState(this);
@@ -33541,7 +33541,7 @@ var require_streamx = __commonJS({
         this._flush(transformAfterFlush.bind(this));
       }
     };
-    var PassThrough = class extends Transform2 {
+    var PassThrough = class extends Transform3 {
     };
     function transformAfterFlush(err, data) {
       const cb = this._transformState.afterFinal;
@@ -33552,13 +33552,13 @@ var require_streamx = __commonJS({
     }
     function pipelinePromise(...streams) {
       return new Promise((resolve5, reject) => {
-        return pipeline4(...streams, (err) => {
+        return pipeline5(...streams, (err) => {
           if (err) return reject(err);
           resolve5();
         });
       });
     }
-    function pipeline4(stream, ...streams) {
+    function pipeline5(stream, ...streams) {
       const all = Array.isArray(stream) ? [...stream, ...streams] : [stream, ...streams];
       const done = all.length && typeof all[all.length - 1] === "function" ? all.pop() : null;
       if (all.length < 2) throw StreamError.BAD_ARGUMENT("Pipeline requires at least 2 streams");
@@ -33656,7 +33656,7 @@ var require_streamx = __commonJS({
       return s._writev !== Writable.prototype._writev && s._writev !== Duplex.prototype._writev;
     }
     module.exports = {
-      pipeline: pipeline4,
+      pipeline: pipeline5,
       pipelinePromise,
       isStream,
       isStreamx,
@@ -33670,7 +33670,7 @@ var require_streamx = __commonJS({
       Writable,
       Readable,
       Duplex,
-      Transform: Transform2,
+      Transform: Transform3,
       // Export PassThrough for compatibility with Node.js core's stream module
       PassThrough
     };
@@ -34198,7 +34198,7 @@ var require_extract = __commonJS({
         let promiseReject = null;
         let entryStream = null;
         let entryCallback = null;
-        const extract = this;
+        const extract2 = this;
         this.on("entry", onentry);
         this.on("error", (err) => {
           error = err;
@@ -34236,7 +34236,7 @@ var require_extract = __commonJS({
           promiseResolve = resolve5;
           promiseReject = reject;
           consumeCallback(null);
-          if (extract._finished && promiseResolve) {
+          if (extract2._finished && promiseResolve) {
             promiseResolve({ value: void 0, done: true });
             promiseResolve = promiseReject = null;
           }
@@ -34259,11 +34259,11 @@ var require_extract = __commonJS({
           promiseResolve = promiseReject = null;
         }
         function destroy(err) {
-          extract.destroy(err);
+          extract2.destroy(err);
           consumeCallback(err);
           return new Promise((resolve5, reject) => {
-            if (extract.destroyed) return resolve5({ value: void 0, done: true });
-            extract.once("close", function() {
+            if (extract2.destroyed) return resolve5({ value: void 0, done: true });
+            extract2.once("close", function() {
               if (err) reject(err);
               else resolve5({ value: void 0, done: true });
             });
@@ -34271,7 +34271,7 @@ var require_extract = __commonJS({
         }
       }
     };
-    module.exports = function extract(opts) {
+    module.exports = function extract2(opts) {
       return new Extract(opts);
     };
     function noop() {
@@ -34546,7 +34546,7 @@ var require_tar_stream = __commonJS({
 });
 
 // src/entry/cli.ts
-import { readFile as readFile7 } from "node:fs/promises";
+import { readFile as readFile8 } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
 import { basename as basename3, join as join16 } from "node:path";
 
@@ -36121,7 +36121,7 @@ async function makeRunnable(program2) {
 // src/fetch/download.ts
 import { createHash as createHash2 } from "node:crypto";
 import { createWriteStream as createWriteStream2 } from "node:fs";
-import { readFile as readFile2, rename as rename2, rm as rm2 } from "node:fs/promises";
+import { readFile as readFile2, rename as rename2, rm as rm2, stat as stat2 } from "node:fs/promises";
 import { pipeline as pipeline2 } from "node:stream/promises";
 
 // node_modules/@actions/http-client/lib/index.js
@@ -38375,11 +38375,13 @@ var Downloads = class {
   #signal;
   #pauses;
   #http;
+  #cache;
   constructor(options) {
     this.#mirrors = options.mirrors;
     this.#log = options.log;
     this.#signal = options.signal;
     this.#pauses = options.pauses ?? PAUSES;
+    this.#cache = options.cache;
     this.#http = new HttpClient("cks-iso", [], {
       allowRetries: false,
       allowRedirects: false,
@@ -38425,9 +38427,10 @@ var Downloads = class {
     const part = `${path5}.part`;
     try {
       const { checksumUrl } = candidate;
+      const checksum = checksumUrl === void 0 ? Promise.resolve(void 0) : this.#checksum(request, candidate.url, checksumUrl, path5);
       const [downloaded, published] = await together([
-        this.#bytes(request, candidate.url, part),
-        checksumUrl === void 0 ? Promise.resolve(void 0) : this.#checksum(request, candidate.url, checksumUrl, path5)
+        this.#cachedBytes(request, candidate.url, part, checksum),
+        checksum
       ]);
       if (published !== void 0 && published !== downloaded.sha256) {
         throw new Failure(
@@ -38443,6 +38446,25 @@ var Downloads = class {
       await rm2(part, { force: true });
       throw thrown;
     }
+  }
+  /** As #bytes; by way of the cache, where there is one and the publisher gives a checksum to trust it by. */
+  async #cachedBytes(request, url, part, checksum) {
+    const cache = this.#cache;
+    const sha256 = cache === void 0 ? void 0 : await checksum.catch(() => void 0);
+    if (cache === void 0 || sha256 === void 0) return await this.#bytes(request, url, part);
+    const key = { kind: "file", name: url, facts: [sha256] };
+    const check = async (file) => {
+      const found = await sha256OfFile(file, this.#signal);
+      return found === sha256 ? void 0 : `it has SHA-256 ${found}`;
+    };
+    const restored = await cache.restore(key, part, check, this.#signal);
+    if (restored !== void 0) {
+      const changed = Number(restored.note);
+      return { sha256, size: (await stat2(part)).size, ...changed > 0 ? { lastModified: changed } : {} };
+    }
+    const received = await this.#bytes(request, url, part);
+    if (received.sha256 === sha256) await cache.save(key, part, String(received.lastModified ?? ""));
+    return received;
   }
   async #checksum(request, fileUrl, checksumUrl, path5) {
     const what = `the published checksum of ${request.what}`;
@@ -38574,7 +38596,7 @@ function withoutUser(url) {
 }
 
 // src/images/containerd.ts
-import { mkdir as mkdir3, stat as stat2, writeFile as writeFile4 } from "node:fs/promises";
+import { mkdir as mkdir3, stat as stat3, writeFile as writeFile4 } from "node:fs/promises";
 import { join as join6 } from "node:path";
 import { setTimeout as sleep2 } from "node:timers/promises";
 
@@ -38695,7 +38717,7 @@ async function startContainerd(options) {
   };
 }
 async function answers(ctr, socket) {
-  const exists2 = await stat2(socket).catch((thrown) => {
+  const exists2 = await stat3(socket).catch((thrown) => {
     if (hasCode(thrown, "ENOENT")) return void 0;
     throw fileFailure("Cannot look for the socket of the private containerd", socket, thrown);
   });
@@ -38783,13 +38805,14 @@ function readKubeadmImages(stdout, version, log2) {
 }
 
 // src/images/pull.ts
+import { stat as stat6 } from "node:fs/promises";
 import { join as join7 } from "node:path";
 
 // src/images/archive.ts
 var import_tar_stream = __toESM(require_tar_stream(), 1);
 import { createHash as createHash3 } from "node:crypto";
 import { createReadStream as createReadStream2, createWriteStream as createWriteStream3 } from "node:fs";
-import { rename as rename3, rm as rm3, stat as stat3 } from "node:fs/promises";
+import { rename as rename3, rm as rm3, stat as stat4 } from "node:fs/promises";
 import { Transform } from "node:stream";
 import { pipeline as pipeline3 } from "node:stream/promises";
 var HEADER = { mode: 420, uid: 0, gid: 0, mtime: /* @__PURE__ */ new Date(0) };
@@ -38812,7 +38835,7 @@ async function writeArchive(path5, names, content, containerd2, signal) {
       ],
       () => archive.destroy()
     );
-    const { size } = await stat3(part);
+    const { size } = await stat4(part);
     await rename3(part, path5);
     return size;
   } catch (thrown) {
@@ -38856,7 +38879,7 @@ async function addBytes(archive, name, bytes) {
   });
 }
 async function addFile(archive, name, { digest, size }, path5, signal) {
-  const found = await stat3(path5);
+  const found = await stat4(path5);
   const broken = (why) => new Failure(
     `The layer ${digest} in ${path5} ${why}`,
     "Run again, on another disk if it stays: this one changes what is written to it."
@@ -38879,12 +38902,437 @@ async function addFile(archive, name, { digest, size }, path5, signal) {
   if (actual !== digest) throw broken(`holds ${actual}`);
 }
 
+// src/images/cached.ts
+import { createReadStream as createReadStream3 } from "node:fs";
+import { stat as stat5 } from "node:fs/promises";
+
+// src/verify/archive.ts
+import { createHash as createHash4 } from "node:crypto";
+
+// src/images/oci.ts
+var INDEX_TYPES = [
+  "application/vnd.oci.image.index.v1+json",
+  "application/vnd.docker.distribution.manifest.list.v2+json"
+];
+var MANIFEST_TYPES = [
+  "application/vnd.oci.image.manifest.v1+json",
+  "application/vnd.docker.distribution.manifest.v2+json"
+];
+function isIndex({ mediaType }) {
+  return INDEX_TYPES.includes(mediaType);
+}
+function isManifest({ mediaType }) {
+  return MANIFEST_TYPES.includes(mediaType);
+}
+function formatPlatform({ os: os5, architecture, variant }) {
+  return variant === void 0 ? `${os5}/${architecture}` : `${os5}/${architecture}/${variant}`;
+}
+function runsOn(platform3, arch3) {
+  const variants = arch3 === "amd64" ? ["", "v1"] : ["", "8", "v8"];
+  return platform3.os.toLowerCase() === "linux" && SPELLINGS[arch3].includes(platform3.architecture.toLowerCase()) && variants.includes((platform3.variant ?? "").toLowerCase());
+}
+function isKin(platform3, arch3) {
+  const architecture = platform3.architecture.toLowerCase();
+  return platform3.os.toLowerCase() === "linux" && (SPELLINGS[arch3].includes(architecture) || LESSER[arch3].includes(architecture));
+}
+var SPELLINGS = {
+  amd64: ["amd64", "x86_64", "x86-64"],
+  arm64: ["arm64", "aarch64"]
+};
+var LESSER = {
+  amd64: ["386", "i386"],
+  arm64: ["arm", "armhf", "armel"]
+};
+function readIndex(bytes) {
+  return descriptors(readObject(bytes)?.manifests);
+}
+function readManifest(bytes) {
+  const manifest = readObject(bytes);
+  const config = descriptor(manifest?.config);
+  const layers = descriptors(manifest?.layers);
+  return config === void 0 || layers === void 0 ? void 0 : { config, layers };
+}
+function readConfigPlatform(bytes) {
+  return platform2(readObject(bytes));
+}
+function readObject(bytes) {
+  try {
+    const value = JSON.parse(bytes.toString());
+    return isObject2(value) ? value : void 0;
+  } catch {
+    return void 0;
+  }
+}
+function descriptors(value) {
+  if (!Array.isArray(value)) return void 0;
+  const read = value.map(descriptor);
+  return read.every((item) => item !== void 0) ? read : void 0;
+}
+function descriptor(value) {
+  if (!isObject2(value)) return void 0;
+  const { mediaType, digest, size } = value;
+  if (typeof mediaType !== "string" || typeof size !== "number") return void 0;
+  if (typeof digest !== "string" || !/^sha256:[a-f0-9]{64}$/.test(digest)) return void 0;
+  const named3 = platform2(value.platform);
+  return { mediaType, digest, size, ...named3 === void 0 ? {} : { platform: named3 } };
+}
+function platform2(value) {
+  if (!isObject2(value)) return void 0;
+  const { os: os5, architecture, variant } = value;
+  if (typeof os5 !== "string" || typeof architecture !== "string" || os5 === "" || architecture === "") {
+    return void 0;
+  }
+  return { os: os5, architecture, ...typeof variant === "string" && variant !== "" ? { variant } : {} };
+}
+function isObject2(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+// src/verify/finding.ts
+function errorAt(where, what, why, fix) {
+  return { severity: "error", where, what, why, fix };
+}
+
+// src/verify/tar.ts
+var import_tar_stream2 = __toESM(require_tar_stream(), 1);
+import { Transform as Transform2 } from "node:stream";
+import { pipeline as pipeline4 } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
+var END2 = 1024;
+var BrokenTar = class extends Error {
+  name = "BrokenTar";
+};
+async function readTar(pieces, visit) {
+  const iterator = pieces[Symbol.asyncIterator]();
+  const first = await iterator.next();
+  if (first.done === true) throw new BrokenTar("is empty");
+  const isCompressed = formatOf(first.value).kind === "gzip";
+  const archive = (0, import_tar_stream2.extract)();
+  let failure;
+  archive.on("entry", (header, content, next) => {
+    const entry = {
+      name: header.name.replace(/^\.\//, ""),
+      size: header.size ?? 0,
+      isFile: header.type === "file" || header.type === "contiguous-file"
+    };
+    visit(entry, buffers(content)).then(
+      () => {
+        content.resume();
+        next();
+      },
+      (thrown) => {
+        failure = thrown;
+        archive.destroy();
+      }
+    );
+  });
+  const end = new End();
+  const whole2 = async function* () {
+    yield first.value;
+    yield* { [Symbol.asyncIterator]: () => iterator };
+  };
+  try {
+    if (isCompressed) await pipeline4(whole2, createGunzip(), end, archive);
+    else await pipeline4(whole2, end, archive);
+  } catch (thrown) {
+    if (failure !== void 0 && failure !== thrown) throw failure;
+    if (thrown instanceof Failure) throw thrown;
+    throw new BrokenTar(`is no whole ${isCompressed ? "gzip " : ""}tar: ${reasonOf(thrown)}`);
+  }
+  if (!end.isZero) throw new BrokenTar("is no whole tar: the blocks that end it are missing");
+  return { isCompressed };
+}
+async function* buffers(content) {
+  for await (const chunk of content) if (Buffer.isBuffer(chunk)) yield chunk;
+}
+var End = class extends Transform2 {
+  #last = Buffer.alloc(0);
+  /** Whether the last bytes are those that end a tar. */
+  get isZero() {
+    return this.#last.length === END2 && this.#last.every((byte) => byte === 0);
+  }
+  _transform(chunk, _encoding, done) {
+    this.#last = Buffer.concat([this.#last, chunk.subarray(-END2)]).subarray(-END2);
+    done(null, chunk);
+  }
+};
+
+// src/verify/archive.ts
+var LARGEST_DOCUMENT = 4 * 1024 * 1024;
+var MOST_DOCUMENT_BYTES = 64 * 1024 * 1024;
+var OPEN_BRACE = 123;
+var OPEN_BRACKET = 91;
+var IMAGE_NAME = "io.containerd.image.name";
+var REF_NAME = "org.opencontainers.image.ref.name";
+var WHY_IMPORT = "nodes import every file under docker/; one that cannot be imported stops an upgrade, and its image is missing";
+async function inspectArchive(file, pieces, arch3) {
+  try {
+    const stored = await readStored(pieces);
+    return { ...file, ...new Inspection(file.path, stored, arch3).result() };
+  } catch (thrown) {
+    if (!(thrown instanceof BrokenTar)) throw thrown;
+    const finding = errorAt(file.path, thrown.message, WHY_IMPORT, rewrite(arch3));
+    return { ...file, names: [], findings: [finding] };
+  }
+}
+function rewrite(arch3) {
+  return `Write this archive again (ctr image export --platform ${platformOf(arch3)} FILE IMAGE), or build the ISO again.`;
+}
+async function readStored(pieces) {
+  const stored = /* @__PURE__ */ new Map();
+  let kept = 0;
+  await readTar(pieces, async ({ name, size, isFile }, content) => {
+    if (!isFile) return;
+    const mayKeep = size <= LARGEST_DOCUMENT && kept + size <= MOST_DOCUMENT_BYTES;
+    const file = await readFile3(content, mayKeep);
+    kept += file.bytes?.length ?? 0;
+    stored.set(name, { size, ...file });
+  });
+  return stored;
+}
+async function readFile3(content, mayKeep) {
+  const hash = createHash4("sha256");
+  const chunks = [];
+  let isKept = mayKeep;
+  for await (const bytes of content) {
+    hash.update(bytes);
+    if (chunks.length === 0 && bytes[0] !== OPEN_BRACE && bytes[0] !== OPEN_BRACKET) isKept = false;
+    if (isKept) chunks.push(bytes);
+  }
+  return { digest: `sha256:${hash.digest("hex")}`, bytes: isKept ? Buffer.concat(chunks) : void 0 };
+}
+var Inspection = class {
+  #path;
+  #stored;
+  #arch;
+  #findings = [];
+  #seen = /* @__PURE__ */ new Set();
+  constructor(path5, stored, arch3) {
+    this.#path = path5;
+    this.#stored = stored;
+    this.#arch = arch3;
+  }
+  result() {
+    const isLayout = this.#stored.has("oci-layout");
+    const isDockerSave = !isLayout && this.#stored.has("manifest.json");
+    const names = isDockerSave ? this.#dockerSave() : this.#layout(isLayout);
+    return { names, findings: this.#findings };
+  }
+  #layout(hasMark) {
+    if (!hasMark) this.#broken("has no oci-layout");
+    const bytes = this.#stored.get("index.json")?.bytes;
+    if (bytes === void 0) {
+      this.#broken(this.#stored.has("index.json") ? "has an index.json that is no JSON" : "has no index.json");
+      return [];
+    }
+    const tops = readIndex(bytes);
+    if (tops === void 0 || tops.length === 0) {
+      this.#broken("has an index.json that lists no image");
+      return [];
+    }
+    for (const top of tops) this.#image(top);
+    const names = tops.flatMap(({ digest }, index) => {
+      const name = nameIn(bytes, index);
+      return name === void 0 ? [] : [{ name, digest }];
+    });
+    this.#checkNames(names);
+    return names;
+  }
+  /** An archive of `docker save`: no digests, so only what its list names can be asked for. */
+  #dockerSave() {
+    const bytes = this.#stored.get("manifest.json")?.bytes;
+    const images = bytes === void 0 ? void 0 : dockerImages(bytes);
+    if (images === void 0) {
+      this.#broken("has a manifest.json that cannot be read");
+      return [];
+    }
+    for (const { config, layers } of images) {
+      for (const file of [config, ...layers]) {
+        if (!this.#stored.has(file)) this.#broken(`lacks ${file}, which its manifest.json names`);
+      }
+      const platform3 = readConfigPlatform(this.#stored.get(config)?.bytes ?? Buffer.alloc(0));
+      if (platform3 !== void 0 && !runsOn(platform3, this.#arch)) {
+        this.#wrongPlatform([formatPlatform(platform3)]);
+      }
+    }
+    const names = images.flatMap(({ tags: tags2 }) => tags2.map((name) => ({ name: normalised2(name) })));
+    this.#checkNames(names);
+    return names;
+  }
+  /** At least one name has to be one that is looked up, and a digest in a name has to be the image's. */
+  #checkNames(names) {
+    const why = "kubelet asks the node for repository:tag, or for repository@digest where a digest is given, and finds nothing else";
+    const known = names.filter(({ name }) => lookupOf(name) === name);
+    if (known.length === 0) {
+      const [first] = names;
+      const what = first === void 0 ? `names no image: its index.json has no ${IMAGE_NAME}` : `holds its image under the name ${first.name}, for which no node looks${lookupOf(first.name) === void 0 ? "" : `: it looks for ${lookupOf(first.name)}`}`;
+      this.#add(what, why, "Tag the image by that name before it is exported, or build the ISO again.");
+    }
+    for (const { name, digest } of known) {
+      const named3 = tryReference(name)?.digest;
+      if (named3 !== void 0 && digest !== void 0 && named3 !== digest) {
+        this.#add(
+          `holds ${digest} under the name ${name}`,
+          "the node would run another image than the manifest pins",
+          rewrite(this.#arch)
+        );
+      }
+    }
+  }
+  #image(top) {
+    const document = this.#document(top, isIndex(top) ? "index" : "manifest");
+    if (document === void 0) return;
+    if (!isIndex(top)) {
+      const manifest = this.#manifest(top);
+      const platform3 = manifest === void 0 ? void 0 : this.#platformOf(manifest.config);
+      if (platform3 !== void 0 && !runsOn(platform3, this.#arch)) {
+        this.#wrongPlatform([formatPlatform(platform3)]);
+      }
+      return;
+    }
+    const entries = readIndex(document);
+    if (entries === void 0) {
+      this.#broken(`has an index ${top.digest} that cannot be read`);
+      return;
+    }
+    this.#entries(entries);
+  }
+  #entries(entries) {
+    const fitting = entries.filter(({ platform: platform3 }) => platform3 !== void 0 && runsOn(platform3, this.#arch));
+    const nameless = entries.filter(({ platform: platform3 }) => platform3 === void 0);
+    const there = fitting.filter(({ digest }) => this.#blob(digest) !== void 0);
+    const manifests = nameless.map((entry) => this.#manifest(entry));
+    const isNamelessFit = manifests.some((manifest) => {
+      const platform3 = manifest === void 0 ? void 0 : this.#platformOf(manifest.config);
+      return platform3 !== void 0 && runsOn(platform3, this.#arch);
+    });
+    if (there.length === 0 && !isNamelessFit) {
+      const others = entries.filter(({ digest }) => this.#blob(digest) !== void 0);
+      const found = others.flatMap(
+        ({ platform: platform3 }) => platform3 === void 0 || platform3.os === "unknown" ? [] : [formatPlatform(platform3)]
+      );
+      this.#wrongPlatform(found);
+      return;
+    }
+    for (const entry of fitting) this.#manifest(entry);
+    for (const entry of entries) {
+      const { platform: platform3 } = entry;
+      if (platform3 === void 0 || runsOn(platform3, this.#arch) || !isKin(platform3, this.#arch)) continue;
+      if (this.#blob(entry.digest) !== void 0) continue;
+      this.#add(
+        `lacks the manifest ${entry.digest} for ${formatPlatform(platform3)}`,
+        `containerd before 2.0 wants the manifest of each platform that it takes for its own, also ${formatPlatform(platform3)}`,
+        rewrite(this.#arch)
+      );
+    }
+  }
+  /** Reads a manifest, and sees that all it names is there. */
+  #manifest(entry) {
+    const bytes = this.#document(entry, "manifest");
+    if (bytes === void 0) return void 0;
+    const manifest = isManifest(entry) ? readManifest(bytes) : void 0;
+    if (manifest === void 0) {
+      this.#broken(`has a manifest ${entry.digest} that cannot be read`);
+      return void 0;
+    }
+    this.#expect(manifest.config, "configuration");
+    for (const layer of manifest.layers) this.#expect(layer, "layer");
+    return manifest;
+  }
+  #platformOf({ digest }) {
+    const bytes = this.#blob(digest)?.bytes;
+    return bytes === void 0 ? void 0 : readConfigPlatform(bytes);
+  }
+  #document(descriptor2, role) {
+    if (!this.#expect(descriptor2, role)) return void 0;
+    const bytes = this.#blob(descriptor2.digest)?.bytes;
+    if (bytes === void 0) this.#broken(`has the ${role} ${descriptor2.digest}, which is no JSON`);
+    return bytes;
+  }
+  /** @returns whether the blob is there, of the announced size and content; the finding comes once for each blob */
+  #expect({ digest, size }, role) {
+    const blob = this.#blob(digest);
+    const fault = blob === void 0 ? `lacks the ${role} ${digest}` : blob.size !== size ? `has ${blob.size} bytes of the ${role} ${digest}, which has ${size}` : blob.digest !== digest ? `has altered bytes in the ${role} ${digest}: they are ${blob.digest}` : void 0;
+    if (fault !== void 0 && !this.#seen.has(digest)) this.#broken(fault);
+    if (fault !== void 0) this.#seen.add(digest);
+    return fault === void 0;
+  }
+  #blob(digest) {
+    return this.#stored.get(`blobs/${digest.replace(":", "/")}`);
+  }
+  #wrongPlatform(found) {
+    this.#add(
+      `has no content for ${platformOf(this.#arch)}, only for ${found.join(", ") || "no platform at all"}`,
+      "its programs cannot run on the node",
+      rewrite(this.#arch)
+    );
+  }
+  #broken(what) {
+    this.#add(what, WHY_IMPORT, rewrite(this.#arch));
+  }
+  #add(what, why, fix) {
+    this.#findings.push(errorAt(this.#path, what, why, fix));
+  }
+};
+function lookupOf(name) {
+  const reference = tryReference(name);
+  return reference === void 0 ? void 0 : lookupName(reference);
+}
+function normalised2(name) {
+  return lookupOf(name) ?? name;
+}
+function nameIn(index, at2) {
+  const { manifests } = JSON.parse(index.toString());
+  const annotations = manifests[at2]?.annotations;
+  if (!isRecord(annotations)) return void 0;
+  const name = annotations[IMAGE_NAME] ?? annotations[REF_NAME];
+  return typeof name === "string" ? name : void 0;
+}
+function dockerImages(bytes) {
+  let list2;
+  try {
+    list2 = JSON.parse(bytes.toString());
+  } catch {
+    return void 0;
+  }
+  if (!Array.isArray(list2)) return void 0;
+  return list2.map((item) => {
+    const { Config, Layers, RepoTags } = isRecord(item) ? item : {};
+    return { config: String(Config), layers: strings(Layers), tags: strings(RepoTags) };
+  });
+}
+function strings(value) {
+  return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
+}
+function isRecord(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+// src/images/cached.ts
+function archiveKey({ reference, names }, digest, arch3) {
+  return { kind: "image-archive-1", name: reference, facts: [digest, platformOf(arch3), ...names] };
+}
+async function archiveProblem(path5, { names }, digest, arch3) {
+  const { size } = await stat5(path5);
+  const pieces = createReadStream3(path5, { highWaterMark: 1024 * 1024 });
+  try {
+    const archive = await inspectArchive({ path: path5, size }, pieces, arch3);
+    const [finding] = archive.findings;
+    if (finding !== void 0) return finding.what;
+    const held = archive.names.map((found) => `${found.name} ${found.digest}`).toSorted();
+    const wanted = names.map((name) => `${name} ${digest}`).toSorted();
+    return held.join() === wanted.join() ? void 0 : `it holds ${held.join(", ") || "no image"}`;
+  } finally {
+    pieces.destroy();
+  }
+}
+
 // src/images/content.ts
-import { createHash as createHash5 } from "node:crypto";
-import { readFile as readFile3 } from "node:fs/promises";
+import { createHash as createHash6 } from "node:crypto";
+import { readFile as readFile4 } from "node:fs/promises";
 
 // src/images/fetch.ts
-import { createHash as createHash4 } from "node:crypto";
+import { createHash as createHash5 } from "node:crypto";
 var FETCH_TIMEOUT = 30 * 6e4;
 var REQUEST_TIMEOUT = 12e4;
 async function fetchImage(image, platform3, context) {
@@ -38924,7 +39372,7 @@ async function resolveDigest(image, context) {
   return digestOf(await fetchManifest(image, void 0, context));
 }
 function digestOf(bytes) {
-  return `sha256:${createHash4("sha256").update(bytes).digest("hex")}`;
+  return `sha256:${createHash5("sha256").update(bytes).digest("hex")}`;
 }
 async function ctrWithRetries(image, args, timeout, context) {
   const { containerd: containerd2, log: log2, signal, pauses } = context;
@@ -39017,85 +39465,6 @@ function readTarget(table2, reference) {
   return void 0;
 }
 
-// src/images/oci.ts
-var INDEX_TYPES = [
-  "application/vnd.oci.image.index.v1+json",
-  "application/vnd.docker.distribution.manifest.list.v2+json"
-];
-var MANIFEST_TYPES = [
-  "application/vnd.oci.image.manifest.v1+json",
-  "application/vnd.docker.distribution.manifest.v2+json"
-];
-function isIndex({ mediaType }) {
-  return INDEX_TYPES.includes(mediaType);
-}
-function isManifest({ mediaType }) {
-  return MANIFEST_TYPES.includes(mediaType);
-}
-function formatPlatform({ os: os5, architecture, variant }) {
-  return variant === void 0 ? `${os5}/${architecture}` : `${os5}/${architecture}/${variant}`;
-}
-function runsOn(platform3, arch3) {
-  const variants = arch3 === "amd64" ? ["", "v1"] : ["", "8", "v8"];
-  return platform3.os.toLowerCase() === "linux" && SPELLINGS[arch3].includes(platform3.architecture.toLowerCase()) && variants.includes((platform3.variant ?? "").toLowerCase());
-}
-function isKin(platform3, arch3) {
-  const architecture = platform3.architecture.toLowerCase();
-  return platform3.os.toLowerCase() === "linux" && (SPELLINGS[arch3].includes(architecture) || LESSER[arch3].includes(architecture));
-}
-var SPELLINGS = {
-  amd64: ["amd64", "x86_64", "x86-64"],
-  arm64: ["arm64", "aarch64"]
-};
-var LESSER = {
-  amd64: ["386", "i386"],
-  arm64: ["arm", "armhf", "armel"]
-};
-function readIndex(bytes) {
-  return descriptors(readObject(bytes)?.manifests);
-}
-function readManifest(bytes) {
-  const manifest = readObject(bytes);
-  const config = descriptor(manifest?.config);
-  const layers = descriptors(manifest?.layers);
-  return config === void 0 || layers === void 0 ? void 0 : { config, layers };
-}
-function readConfigPlatform(bytes) {
-  return platform2(readObject(bytes));
-}
-function readObject(bytes) {
-  try {
-    const value = JSON.parse(bytes.toString());
-    return isObject2(value) ? value : void 0;
-  } catch {
-    return void 0;
-  }
-}
-function descriptors(value) {
-  if (!Array.isArray(value)) return void 0;
-  const read = value.map(descriptor);
-  return read.every((item) => item !== void 0) ? read : void 0;
-}
-function descriptor(value) {
-  if (!isObject2(value)) return void 0;
-  const { mediaType, digest, size } = value;
-  if (typeof mediaType !== "string" || typeof size !== "number") return void 0;
-  if (typeof digest !== "string" || !/^sha256:[a-f0-9]{64}$/.test(digest)) return void 0;
-  const named3 = platform2(value.platform);
-  return { mediaType, digest, size, ...named3 === void 0 ? {} : { platform: named3 } };
-}
-function platform2(value) {
-  if (!isObject2(value)) return void 0;
-  const { os: os5, architecture, variant } = value;
-  if (typeof os5 !== "string" || typeof architecture !== "string" || os5 === "" || architecture === "") {
-    return void 0;
-  }
-  return { os: os5, architecture, ...typeof variant === "string" && variant !== "" ? { variant } : {} };
-}
-function isObject2(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 // src/images/content.ts
 async function fetchContent(image, arch3, context) {
   const target = await fetchImage(image, platformOf(arch3), context);
@@ -39181,7 +39550,7 @@ var Walk = class {
     const known = this.#documents.get(digest);
     if (known !== void 0) return known;
     const path5 = this.#context.containerd.blobPath(digest);
-    const bytes = await readFile3(path5).catch((thrown) => {
+    const bytes = await readFile4(path5).catch((thrown) => {
       if (!hasCode(thrown, "ENOENT"))
         throw fileFailure(`Cannot read the image ${this.#image.fetch}`, path5, thrown);
       throw new Failure(
@@ -39189,7 +39558,7 @@ var Walk = class {
         "Run again; if it stays, try another release of containerd."
       );
     });
-    const hash = createHash5("sha256").update(bytes).digest("hex");
+    const hash = createHash6("sha256").update(bytes).digest("hex");
     if (`sha256:${hash}` !== digest) {
       throw new Failure(
         `The file of ${digest}, part of the image ${this.#image.fetch}, holds sha256:${hash}`,
@@ -39214,7 +39583,7 @@ var Walk = class {
 };
 
 // src/images/file-names.ts
-import { createHash as createHash6 } from "node:crypto";
+import { createHash as createHash7 } from "node:crypto";
 var LONGEST_NAME = 64;
 var SHORT_HASH = 12;
 var SUFFIX = ".tar";
@@ -39233,7 +39602,7 @@ function stem({ tag, digest, ...reference }) {
   return tag === void 0 ? `${name}@${(digest ?? "").replace("sha256:", "").slice(0, SHORT_HASH)}` : `${name}:${tag}`;
 }
 function hashedName(reference) {
-  const hash = createHash6("sha256").update(formatReference(reference)).digest("hex").slice(0, SHORT_HASH);
+  const hash = createHash7("sha256").update(formatReference(reference)).digest("hex").slice(0, SHORT_HASH);
   const suffix = `@${hash}${SUFFIX}`;
   return `${stem(reference).slice(0, LONGEST_NAME - suffix.length)}${suffix}`;
 }
@@ -39339,21 +39708,37 @@ async function planImagesWithTags(wanted, options) {
   return planImages(wanted, new Map(digests));
 }
 async function pullImages(planned, options) {
-  const { arch: arch3, dir, containerd: containerd2, log: log2, signal } = options;
+  const { arch: arch3, dir, cache, containerd: containerd2, log: log2, signal } = options;
   const context = { pauses: PAUSES, ...options };
   const failures = [];
   let count = 0;
   let bytes = 0;
-  const pull2 = async (image) => {
+  const restore = async (image, path5) => {
+    if (cache === void 0) return void 0;
+    const digest = image.digest ?? await resolveDigest(image, context);
+    const key = archiveKey(image, digest, arch3);
+    const check = (file) => archiveProblem(file, image, digest, arch3);
+    const restored = await cache.restore(key, path5, check, signal);
+    return restored === void 0 ? void 0 : digest;
+  };
+  const fetch = async (image, path5) => {
     const content = await fetchContent(image, arch3, context);
+    await writeArchive(path5, image.names, content, containerd2, signal);
+    await cache?.save(archiveKey(image, content.top.digest, arch3), path5);
+    return content.top.digest;
+  };
+  const pull2 = async (image) => {
     const path5 = join7(dir, image.fileName);
-    const size = await writeArchive(path5, image.names, content, containerd2, signal);
+    const restored = await restore(image, path5);
+    const digest = restored ?? await fetch(image, path5);
+    const { size } = await stat6(path5);
     count++;
     bytes += size;
     const megabytes = Math.ceil(bytes / 1e6);
-    log2.info(`pulled ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`);
+    const verb = restored === void 0 ? "pulled" : "restored";
+    log2.info(`${verb} ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`);
     const { reference, names, fileName } = image;
-    return { reference, names, digest: content.top.digest, fileName, path: path5, size };
+    return { reference, names, digest, fileName, path: path5, size };
   };
   const pulled = await pMap(
     planned,
@@ -39405,7 +39790,7 @@ import { dirname as dirname4, join as join10, resolve as resolve3 } from "node:p
 
 // src/exec.ts
 import { randomUUID as randomUUID2 } from "node:crypto";
-import { readdir as readdir2, readFile as readFile4 } from "node:fs/promises";
+import { readdir as readdir2, readFile as readFile5 } from "node:fs/promises";
 import { setTimeout as sleep3 } from "node:timers/promises";
 var MARKER2 = "CKS_ISO_RUN";
 var QUOTED_LINES = 12;
@@ -39514,7 +39899,7 @@ async function markedProcesses(id) {
   const pids = (await readdir2("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
   const marked = await Promise.all(
     pids.map(async (pid) => {
-      const environment2 = await readFile4(`/proc/${pid}/environ`, "latin1").catch(() => "");
+      const environment2 = await readFile5(`/proc/${pid}/environ`, "latin1").catch(() => "");
       return `\0${environment2}`.includes(wanted);
     })
   );
@@ -40075,7 +40460,7 @@ async function hasSudo(programs, next) {
 
 // src/iso/tree.ts
 import { constants as constants3 } from "node:fs";
-import { chmod as chmod3, copyFile as copyFile4, link, lstat as lstat2, mkdir as mkdir4, readdir as readdir3, realpath, stat as stat4 } from "node:fs/promises";
+import { chmod as chmod3, copyFile as copyFile4, link, lstat as lstat2, mkdir as mkdir4, readdir as readdir3, realpath, stat as stat7 } from "node:fs/promises";
 import { join as join9, relative as relative2 } from "node:path";
 var DIRECTORY_MODE = 493;
 function modeOf(path5) {
@@ -40102,7 +40487,7 @@ async function place(dir, { path: path5, source }, placed) {
   const mode = modeOf(path5);
   try {
     const file = await realpath(source);
-    const status = await stat4(file);
+    const status = await stat7(file);
     if (!status.isFile()) throw new Failure(`${source} is no file`, `Name a file for ${path5} on the ISO.`);
     const key = `${mode} ${file}`;
     const twin = placed.get(key);
@@ -40524,7 +40909,7 @@ function fail(what, repository, input) {
 }
 
 // src/publish.ts
-import { access as access2, constants as constants4, copyFile as copyFile5, mkdir as mkdir6, mkdtemp, rename as rename5, rm as rm5, stat as stat5, writeFile as writeFile5 } from "node:fs/promises";
+import { access as access2, constants as constants4, copyFile as copyFile5, mkdir as mkdir6, mkdtemp, rename as rename5, rm as rm5, stat as stat8, writeFile as writeFile5 } from "node:fs/promises";
 import { join as join12 } from "node:path";
 
 // src/plan/plan.ts
@@ -40592,7 +40977,7 @@ async function publish(parts, outputDir, { workspace, log: log2 }) {
     });
     const [isoSha256, { size: isoSize }] = await Promise.all([
       sha256OfFile(staged.iso, workspace.signal),
-      stat5(staged.iso)
+      stat8(staged.iso)
     ]);
     await copyFile5(versions, staged.versions);
     workspace.signal.throwIfAborted();
@@ -40677,12 +41062,23 @@ async function describePlan(request, environment2) {
     return { ...plan, images };
   });
 }
-async function withStages(request, { log: log2, cancel, tempDir, pauses }, body) {
+async function withStages(request, { log: log2, cancel, tempDir, pauses, cache }, body) {
   const optional3 = pauses === void 0 ? {} : { pauses };
-  return await withWorkspace(tempDir, cancel, async (workspace) => {
-    const downloads = new Downloads({ mirrors: request.mirrors, log: log2, signal: workspace.signal, ...optional3 });
-    return await body({ workspace, downloads, log: log2, pauses: optional3 });
-  });
+  const kept = cache === void 0 ? {} : { cache };
+  try {
+    return await withWorkspace(tempDir, cancel, async (workspace) => {
+      const downloads = new Downloads({
+        mirrors: request.mirrors,
+        log: log2,
+        signal: workspace.signal,
+        ...optional3,
+        ...kept
+      });
+      return await body({ workspace, downloads, log: log2, pauses: optional3, ...kept });
+    });
+  } catch (thrown) {
+    throw cancel.aborted ? new Cancelled("Cancelled; nothing is left behind.", { cause: thrown }) : thrown;
+  }
 }
 async function ownContainerd(request, { workspace, downloads, log: log2 }) {
   const binaries = await provideContainerd({ downloads, dir: workspace.dir, log: log2 });
@@ -40711,11 +41107,21 @@ async function imagesOf2(plan, kubeadm, manifests, containerd2, { workspace, log
   ];
   return await planImagesWithTags(wanted, { containerd: containerd2, log: log2, signal: workspace.signal, ...pauses });
 }
-async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log2, pauses }) {
+async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log2, pauses, cache }) {
   const { signal, stop } = workspace;
   const dir = join14(workspace.dir, "archives");
   await mkdir7(dir);
-  return await pullImages(planned, { containerd: containerd2, log: log2, signal, arch: arch3, dir, onFailure: stop, ...pauses });
+  const kept = cache === void 0 ? {} : { cache };
+  return await pullImages(planned, {
+    containerd: containerd2,
+    log: log2,
+    signal,
+    arch: arch3,
+    dir,
+    onFailure: stop,
+    ...pauses,
+    ...kept
+  });
 }
 function recordOf(plan, epoch, files, images) {
   return {
@@ -41035,7 +41441,7 @@ function isHttp(text) {
 }
 
 // src/cloudstack/run.ts
-import { readFile as readFile6 } from "node:fs/promises";
+import { readFile as readFile7 } from "node:fs/promises";
 
 // src/cloudstack/http.ts
 var ConnectionFault = class extends Error {
@@ -41532,7 +41938,7 @@ async function zonesCalled(api, wanted) {
 
 // src/cloudstack/manifest.ts
 import { randomUUID as randomUUID4 } from "node:crypto";
-import { readFile as readFile5 } from "node:fs/promises";
+import { readFile as readFile6 } from "node:fs/promises";
 import { isAbsolute as isAbsolute2, join as join15 } from "node:path";
 async function autoscalerManifest2(source, context) {
   const manifest = parseManifest2(await textFrom(source, context), source);
@@ -41552,7 +41958,7 @@ async function textFrom(source, context) {
   }
   const path5 = isAbsolute2(source) ? source : join15(context.cwd, source);
   if (path5.toLowerCase().endsWith(".iso")) return await textOnIso(path5);
-  return await readFile5(path5, "utf8").catch((thrown) => {
+  return await readFile6(path5, "utf8").catch((thrown) => {
     throw new Failure(
       `autoscaler-manifest: ${fileFailure("cannot read it", path5, thrown).message.split("\n")[0]}`,
       "Set autoscaler-manifest to the ISO, or to its autoscaler.yaml, a file or a URL.",
@@ -42458,7 +42864,7 @@ async function connected(request, context) {
   return new CloudStack({ endpoint, keys, log: log2, signal, timing, ...ca });
 }
 async function certificates(path5) {
-  const text = await readFile6(path5, "utf8").catch((thrown) => {
+  const text = await readFile7(path5, "utf8").catch((thrown) => {
     throw new Failure(sentenceOf(fileFailure("ca-file: cannot read it", path5, thrown)), "Look at ca-file.");
   });
   if (text.includes("-----BEGIN CERTIFICATE-----")) return text;
@@ -42613,7 +43019,7 @@ function valuesOf2(options) {
 async function printImages(files) {
   const found = await Promise.all(
     files.map(async (file) => {
-      const text = await readFile7(file, "utf8").catch((thrown) => {
+      const text = await readFile8(file, "utf8").catch((thrown) => {
         throw fileFailure("Cannot read the manifest", file, thrown);
       });
       return imagesOf(parseManifest2(text, file));
@@ -42687,7 +43093,7 @@ async function main() {
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : 2;
     if (thrown instanceof Cancelled) {
-      log.info("Cancelled; nothing is left behind.");
+      log.info(thrown.message);
       return CANCELLED;
     }
     console.error(`error: ${thrown instanceof Failure ? thrown.message : `unexpected: ${reasonOf(thrown)}`}`);

@@ -6867,7 +6867,7 @@ var require_client_h2 = __commonJS({
     "use strict";
     var assert = __require("node:assert");
     var { errorMonitor } = __require("node:events");
-    var { pipeline: pipeline2 } = __require("node:stream");
+    var { pipeline: pipeline3 } = __require("node:stream");
     var util = require_util();
     var {
       RequestContentLengthMismatchError,
@@ -7346,7 +7346,7 @@ var require_client_h2 = __commonJS({
     }
     function writeStream(abort, socket, expectsPayload, h2stream, body, client, request, contentLength) {
       assert(contentLength !== 0 || client[kRunning] === 0, "stream body cannot be pipelined");
-      const pipe = pipeline2(
+      const pipe = pipeline3(
         body,
         h2stream,
         (err) => {
@@ -10391,7 +10391,7 @@ var require_api_pipeline = __commonJS({
         util.destroy(ret, err);
       }
     };
-    function pipeline2(opts, handler) {
+    function pipeline3(opts, handler) {
       try {
         const pipelineHandler = new PipelineHandler(opts, handler);
         this.dispatch({ ...opts, body: pipelineHandler.req }, pipelineHandler);
@@ -10400,7 +10400,7 @@ var require_api_pipeline = __commonJS({
         return new PassThrough().destroy(err);
       }
     }
-    module.exports = pipeline2;
+    module.exports = pipeline3;
   }
 });
 
@@ -13565,7 +13565,7 @@ var require_fetch = __commonJS({
       subresourceSet
     } = require_constants3();
     var EE = __require("node:events");
-    var { Readable, pipeline: pipeline2, finished } = __require("node:stream");
+    var { Readable, pipeline: pipeline3, finished } = __require("node:stream");
     var { addAbortListener, isErrored, isReadable, bufferToLowerCasedHeaderName } = require_util();
     var { dataURLProcessor, serializeAMimeType, minimizeSupportedMimeType } = require_data_url();
     var { getGlobalDispatcher } = require_global2();
@@ -14510,7 +14510,7 @@ var require_fetch = __commonJS({
                 status,
                 statusText,
                 headersList,
-                body: decoders.length ? pipeline2(this.body, ...decoders, (err) => {
+                body: decoders.length ? pipeline3(this.body, ...decoders, (err) => {
                   if (err) {
                     this.onError(err);
                   }
@@ -18711,7 +18711,7 @@ ${value}`;
 var require_eventsource = __commonJS({
   "node_modules/undici/lib/web/eventsource/eventsource.js"(exports, module) {
     "use strict";
-    var { pipeline: pipeline2 } = __require("node:stream");
+    var { pipeline: pipeline3 } = __require("node:stream");
     var { fetching } = require_fetch();
     var { makeRequest } = require_request2();
     var { webidl } = require_webidl();
@@ -18871,7 +18871,7 @@ var require_eventsource = __commonJS({
               ));
             }
           });
-          pipeline2(
+          pipeline3(
             response.body.stream,
             eventSourceStream,
             (error2) => {
@@ -30740,10 +30740,10 @@ import { readFile as readFile2 } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 
 // src/fetch/download.ts
-import { createHash } from "node:crypto";
+import { createHash as createHash2 } from "node:crypto";
 import { createWriteStream } from "node:fs";
-import { readFile, rename as rename2, rm as rm2 } from "node:fs/promises";
-import { pipeline } from "node:stream/promises";
+import { readFile, rename as rename2, rm as rm2, stat as stat2 } from "node:fs/promises";
+import { pipeline as pipeline2 } from "node:stream/promises";
 
 // node_modules/@actions/tool-cache/lib/manifest.js
 var semver = __toESM(require_semver2(), 1);
@@ -30818,6 +30818,20 @@ function readNamed(line) {
   return void 0;
 }
 
+// src/fetch/hash.ts
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { pipeline } from "node:stream/promises";
+async function sha256OfFile(path, signal) {
+  const hash = createHash("sha256");
+  await pipeline(
+    createReadStream(path, { highWaterMark: 1024 * 1024 }),
+    hash,
+    signal === void 0 ? {} : { signal }
+  );
+  return hash.digest("hex");
+}
+
 // src/fetch/download.ts
 var SILENCE = 6e4;
 var REDIRECTS = /* @__PURE__ */ new Set([301, 302, 303, 307, 308]);
@@ -30829,11 +30843,13 @@ var Downloads = class {
   #signal;
   #pauses;
   #http;
+  #cache;
   constructor(options) {
     this.#mirrors = options.mirrors;
     this.#log = options.log;
     this.#signal = options.signal;
     this.#pauses = options.pauses ?? PAUSES;
+    this.#cache = options.cache;
     this.#http = new HttpClient("cks-iso", [], {
       allowRetries: false,
       allowRedirects: false,
@@ -30879,9 +30895,10 @@ var Downloads = class {
     const part = `${path}.part`;
     try {
       const { checksumUrl } = candidate;
+      const checksum = checksumUrl === void 0 ? Promise.resolve(void 0) : this.#checksum(request, candidate.url, checksumUrl, path);
       const [downloaded, published] = await together([
-        this.#bytes(request, candidate.url, part),
-        checksumUrl === void 0 ? Promise.resolve(void 0) : this.#checksum(request, candidate.url, checksumUrl, path)
+        this.#cachedBytes(request, candidate.url, part, checksum),
+        checksum
       ]);
       if (published !== void 0 && published !== downloaded.sha256) {
         throw new Failure(
@@ -30897,6 +30914,25 @@ var Downloads = class {
       await rm2(part, { force: true });
       throw thrown;
     }
+  }
+  /** As #bytes; by way of the cache, where there is one and the publisher gives a checksum to trust it by. */
+  async #cachedBytes(request, url, part, checksum) {
+    const cache = this.#cache;
+    const sha256 = cache === void 0 ? void 0 : await checksum.catch(() => void 0);
+    if (cache === void 0 || sha256 === void 0) return await this.#bytes(request, url, part);
+    const key = { kind: "file", name: url, facts: [sha256] };
+    const check = async (file) => {
+      const found = await sha256OfFile(file, this.#signal);
+      return found === sha256 ? void 0 : `it has SHA-256 ${found}`;
+    };
+    const restored = await cache.restore(key, part, check, this.#signal);
+    if (restored !== void 0) {
+      const changed = Number(restored.note);
+      return { sha256, size: (await stat2(part)).size, ...changed > 0 ? { lastModified: changed } : {} };
+    }
+    const received = await this.#bytes(request, url, part);
+    if (received.sha256 === sha256) await cache.save(key, part, String(received.lastModified ?? ""));
+    return received;
   }
   async #checksum(request, fileUrl, checksumUrl, path) {
     const what = `the published checksum of ${request.what}`;
@@ -30934,10 +30970,10 @@ var Downloads = class {
       }
       throw new StatusError(status, reason);
     }
-    const hash = createHash("sha256");
+    const hash = createHash2("sha256");
     let size = 0;
     try {
-      await pipeline(
+      await pipeline2(
         message,
         async function* (chunks) {
           for await (const chunk of chunks) {

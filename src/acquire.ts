@@ -11,6 +11,7 @@ import type { TreeFile } from './iso/tree.ts'
 import { nodeUnit } from './iso/units.ts'
 import type { Log } from './log.ts'
 import { prepareManifest } from './manifests/prepare.ts'
+import type { PieceCache } from './piece-cache.ts'
 import type { FileSource, Plan, PlannedBinary, PlannedManifest } from './plan/plan.ts'
 import type { RecordedFile } from './record/record.ts'
 import { sizeOf } from './words.ts'
@@ -22,6 +23,7 @@ export interface Stages {
   readonly downloads: Downloads
   readonly log: Log
   readonly pauses: { readonly pauses?: readonly number[] }
+  readonly cache?: PieceCache
 }
 
 /** A file that is here, and how it is recorded. */

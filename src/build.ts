@@ -19,6 +19,7 @@ import { type PulledImage, planImagesWithTags, pullImages } from './images/pull.
 import { provideContainerd } from './images/toolchain.ts'
 import { findIsoWriter } from './iso/writer.ts'
 import type { Log } from './log.ts'
+import type { PieceCache } from './piece-cache.ts'
 import type { Plan } from './plan/plan.ts'
 import { resolvePlan } from './plan/resolve.ts'
 import { type Published, publish, requireWritable } from './publish.ts'
@@ -39,6 +40,8 @@ export interface BuildEnvironment {
   readonly epoch?: number
   /** Pauses between tries of a download or pull, in milliseconds. */
   readonly pauses?: readonly number[]
+  /** Keeps downloads and image archives from one run to the next. */
+  readonly cache?: PieceCache
 }
 
 /** A finished build. */
@@ -117,10 +120,11 @@ export async function describePlan(
 
 async function withStages<T>(
   request: BuildRequest,
-  { log, cancel, tempDir, pauses }: BuildEnvironment,
+  { log, cancel, tempDir, pauses, cache }: BuildEnvironment,
   body: (stages: Stages) => Promise<T>,
 ): Promise<T> {
   const optional = pauses === undefined ? {} : { pauses }
+  const kept = cache === undefined ? {} : { cache }
   try {
     return await withWorkspace(tempDir, cancel, async (workspace) => {
       const downloads = new Downloads({
@@ -128,8 +132,9 @@ async function withStages<T>(
         log,
         signal: workspace.signal,
         ...optional,
+        ...kept,
       })
-      return await body({ workspace, downloads, log, pauses: optional })
+      return await body({ workspace, downloads, log, pauses: optional, ...kept })
     })
   } catch (thrown) {
     // Whatever a stage says when it is cut short: the user asked for it.
@@ -181,12 +186,22 @@ async function pull(
   planned: readonly PlannedImage[],
   { arch }: Plan,
   containerd: Containerd,
-  { workspace, log, pauses }: Stages,
+  { workspace, log, pauses, cache }: Stages,
 ): Promise<readonly PulledImage[]> {
   const { signal, stop } = workspace
   const dir = join(workspace.dir, 'archives')
   await mkdir(dir)
-  return await pullImages(planned, { containerd, log, signal, arch, dir, onFailure: stop, ...pauses })
+  const kept = cache === undefined ? {} : { cache }
+  return await pullImages(planned, {
+    containerd,
+    log,
+    signal,
+    arch,
+    dir,
+    onFailure: stop,
+    ...pauses,
+    ...kept,
+  })
 }
 
 function recordOf(

@@ -16,12 +16,14 @@ export interface PieceCache {
    * Brings a piece back.
    * @param path where to put it; nothing is left there on a miss
    * @param check looks at what came back, and says what is wrong with it: then that is a miss too
+   * @param signal ends the waiting: that is a miss too
    * @returns the note that was saved with it; undefined on a miss
    */
   restore(
     key: PieceKey,
     path: string,
     check: (path: string) => Promise<string | undefined>,
+    signal: AbortSignal,
   ): Promise<{ readonly note: string } | undefined>
   /**
    * Takes a piece that is whole. Settles as soon as the file may be moved or removed; its bytes must stay.

@@ -1,5 +1,5 @@
 import { access, constants, copyFile, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileFailure, hasCode } from './errors.ts'
 import { sha256OfFile } from './fetch/hash.ts'
 import { buildTree, type TreeFile } from './iso/tree.ts'
@@ -72,9 +72,24 @@ export async function publish(
 /** @throws Failure when files cannot be made in the directory, before any work is spent on them */
 export async function requireWritable(dir: string): Promise<void> {
   try {
-    await mkdir(dir, { recursive: true })
+    await makeDirectory(dir)
     await access(dir, constants.W_OK | constants.X_OK)
   } catch (thrown) {
     throw fileFailure('output-dir cannot be written to', dir, thrown)
+  }
+}
+
+/**
+ * Makes a directory and what is missing above it. Node's recursive mkdir never ends where a parent exists and yet takes
+ * no entries, as /proc does.
+ */
+async function makeDirectory(dir: string): Promise<void> {
+  try {
+    await mkdir(dir)
+  } catch (thrown) {
+    if (hasCode(thrown, 'EEXIST') && (await stat(dir)).isDirectory()) return
+    if (!hasCode(thrown, 'ENOENT')) throw thrown
+    await makeDirectory(dirname(dir))
+    await mkdir(dir)
   }
 }

@@ -8,8 +8,7 @@ import { mirroredUrl, parseMirrors, registryMirrors } from '../src/request/mirro
 import { withWorkspace } from '../src/workspace.ts'
 import { buildFrom, makeBench } from './harness.ts'
 import { keptLog } from './log.ts'
-import { REALISTIC_SIZES } from './upstream/releases.ts'
-import { startUpstream } from './upstream/upstream.ts'
+import { REALISTIC_SIZES, startUpstream } from './upstream/upstream.ts'
 
 /**
  * A build of ours beside the way of the former script, which did one thing after the other: each file, then for each

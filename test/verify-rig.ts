@@ -75,7 +75,10 @@ export async function draftIso(arch: Arch): Promise<Draft> {
     ['k8s/kubectl', program],
     [`cni/cni-plugins-${arch}.tgz`, await tarGz({ './bridge': program, './LICENSE': Buffer.from('text') })],
     [`cri-tools/crictl-linux-${arch}.tar.gz`, await tarGz({ crictl: program })],
-    ['etcd/etcd-linux-amd64.tar.gz', await tarGz({ 'etcd-v3/etcd': program, 'etcd-v3/README.md': Buffer.from('#') })],
+    [
+      'etcd/etcd-linux-amd64.tar.gz',
+      await tarGz({ 'etcd-v3/etcd': program, 'etcd-v3/README.md': Buffer.from('#') }),
+    ],
     ['kubelet.service', Buffer.from('[Service]\nExecStart=/opt/bin/kubelet\n')],
     ['10-kubeadm.conf', Buffer.from('[Service]\nExecStart=\nExecStart=/opt/bin/kubelet $KUBELET_ARGS\n')],
     ['network.yaml', Buffer.from(podOf('network', pinned))],
@@ -83,7 +86,7 @@ export async function draftIso(arch: Arch): Promise<Draft> {
     ['provider.yaml', Buffer.from(podOf('provider', ccm))],
     [
       'autoscaler.yaml',
-      Buffer.from(`${podOf('autoscaler', autoscaler)}    args: ["--nodes=<min>:<max>:<cluster-id>"]\n`.replace(/ {4}args/, '      args')),
+      Buffer.from(`${podOf('autoscaler', autoscaler)}      args: ['--nodes=<min>:<max>:<cluster-id>']\n`),
     ],
   ])
   const draft: Draft = { files, archives: [], finish: [] }

@@ -1,14 +1,16 @@
 import { createHash } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
-import { readFile, rename, rm } from 'node:fs/promises'
+import { readFile, rename, rm, stat } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
 import { HttpClient, type HttpClientResponse } from '@actions/http-client'
 import { HTTPError } from '@actions/tool-cache'
 import { Cancelled, Failure, fileFailure, hasCode, reasonOf } from '../errors.ts'
 import type { Log } from '../log.ts'
+import type { PieceCache } from '../piece-cache.ts'
 import { type Mirror, mirroredUrl } from '../request/mirrors.ts'
 import { together } from '../together.ts'
 import { publishedSha256 } from './checksum.ts'
+import { sha256OfFile } from './hash.ts'
 import { PAUSES, PassingFault, parseRetryAfter, withRetries } from './retry.ts'
 
 /** A URL to take a file from, with the URL of the checksum that its publisher gives for it. */
@@ -66,6 +68,7 @@ export class Downloads {
   readonly #signal: AbortSignal
   readonly #pauses: readonly number[]
   readonly #http: HttpClient
+  readonly #cache: PieceCache | undefined
 
   constructor(options: {
     readonly mirrors: readonly Mirror[]
@@ -75,11 +78,14 @@ export class Downloads {
     readonly pauses?: readonly number[]
     /** In milliseconds without a byte. */
     readonly silence?: number
+    /** Keeps files that have a published checksum from one run to the next. */
+    readonly cache?: PieceCache
   }) {
     this.#mirrors = options.mirrors
     this.#log = options.log
     this.#signal = options.signal
     this.#pauses = options.pauses ?? PAUSES
+    this.#cache = options.cache
     this.#http = new HttpClient('cks-iso', [], {
       allowRetries: false,
       allowRedirects: false,
@@ -128,11 +134,13 @@ export class Downloads {
     const part = `${path}.part`
     try {
       const { checksumUrl } = candidate
-      const [downloaded, published] = await together([
-        this.#bytes(request, candidate.url, part),
+      const checksum =
         checksumUrl === undefined
           ? Promise.resolve(undefined)
-          : this.#checksum(request, candidate.url, checksumUrl, path),
+          : this.#checksum(request, candidate.url, checksumUrl, path)
+      const [downloaded, published] = await together([
+        this.#cachedBytes(request, candidate.url, part, checksum),
+        checksum,
       ])
       if (published !== undefined && published !== downloaded.sha256) {
         throw new Failure(
@@ -148,6 +156,32 @@ export class Downloads {
       await rm(part, { force: true })
       throw thrown
     }
+  }
+
+  /** As #bytes; by way of the cache, where there is one and the publisher gives a checksum to trust it by. */
+  async #cachedBytes(
+    request: DownloadRequest,
+    url: string,
+    part: string,
+    checksum: Promise<string | undefined>,
+  ): Promise<Received> {
+    const cache = this.#cache
+    // That it fails is told by the one who needs it.
+    const sha256 = cache === undefined ? undefined : await checksum.catch(() => undefined)
+    if (cache === undefined || sha256 === undefined) return await this.#bytes(request, url, part)
+    const key = { kind: 'file', name: url, facts: [sha256] } as const
+    const check = async (file: string): Promise<string | undefined> => {
+      const found = await sha256OfFile(file, this.#signal)
+      return found === sha256 ? undefined : `it has SHA-256 ${found}`
+    }
+    const restored = await cache.restore(key, part, check, this.#signal)
+    if (restored !== undefined) {
+      const changed = Number(restored.note)
+      return { sha256, size: (await stat(part)).size, ...(changed > 0 ? { lastModified: changed } : {}) }
+    }
+    const received = await this.#bytes(request, url, part)
+    if (received.sha256 === sha256) await cache.save(key, part, String(received.lastModified ?? ''))
+    return received
   }
 
   async #checksum(

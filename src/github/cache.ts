@@ -17,8 +17,11 @@ export interface CacheLookup {
 export interface RunnerCache extends PieceCache {
   /** What was looked for, in that order. */
   readonly lookups: readonly CacheLookup[]
-  /** Waits for what is being saved, but not for ever. Nothing of the cache is on the disk afterwards. */
-  close(): Promise<void>
+  /**
+   * Waits for what is being saved, but not for ever. Nothing of the cache is on the disk afterwards.
+   * @param cancel ends the waiting
+   */
+  close(cancel: AbortSignal): Promise<void>
 }
 
 interface Limits {
@@ -74,8 +77,9 @@ class ServiceCache implements RunnerCache {
     key: PieceKey,
     path: string,
     check: (path: string) => Promise<string | undefined>,
+    signal: AbortSignal,
   ): Promise<{ readonly note: string } | undefined> {
-    const restored = this.#asks ? await this.#restore(key, path, check) : undefined
+    const restored = this.#asks ? await this.#restore(key, path, check, signal) : undefined
     this.lookups.push({ name: key.name, hit: restored !== undefined })
     return restored
   }
@@ -96,10 +100,10 @@ class ServiceCache implements RunnerCache {
     this.#lanes[lane] = (this.#lanes[lane] ?? Promise.resolve()).then(() => this.#store(key, entry))
   }
 
-  async close(): Promise<void> {
-    const inTime = await within(this.#limits.save, Promise.all(this.#lanes))
-    if (inTime === undefined) {
-      this.#saves = false
+  async close(cancel: AbortSignal): Promise<void> {
+    const inTime = await within(this.#limits.save, Promise.all(this.#lanes), cancel)
+    this.#saves = false
+    if (inTime === undefined && !cancel.aborted) {
       this.#log.notice(
         `The cache service did not take everything within ${seconds(this.#limits.save)}: the next run finds less.`,
       )
@@ -113,6 +117,7 @@ class ServiceCache implements RunnerCache {
     key: PieceKey,
     path: string,
     check: (path: string) => Promise<string | undefined>,
+    signal: AbortSignal,
   ): Promise<{ readonly note: string } | undefined> {
     const text = formatKey(key)
     const entry = this.#entry(key)
@@ -122,7 +127,9 @@ class ServiceCache implements RunnerCache {
       const answer = await within(
         restore,
         restoreCache([entry], text, [], { timeoutInMs: restore, segmentTimeoutInMs: restore }),
+        signal,
       )
+      if (signal.aborted) return undefined
       if (answer === undefined) {
         this.#giveUp(`did not bring back ${key.name} within ${seconds(restore)}`)
         return undefined
@@ -188,11 +195,15 @@ class ServiceCache implements RunnerCache {
 }
 
 /** The outcome, or undefined when it is not there in time. */
-async function within<T>(limit: number, work: Promise<T>): Promise<{ readonly value: T } | undefined> {
+async function within<T>(
+  limit: number,
+  work: Promise<T>,
+  signal: AbortSignal,
+): Promise<{ readonly value: T } | undefined> {
   const ends = new AbortController()
-  const timeout = sleep(limit, undefined, { signal: ends.signal }).catch(() => undefined)
+  const timeout = sleep(limit, undefined, { signal: AbortSignal.any([ends.signal, signal]) })
   try {
-    return await Promise.race([work.then((value) => ({ value })), timeout])
+    return await Promise.race([work.then((value) => ({ value })), timeout.catch(() => undefined)])
   } finally {
     ends.abort()
   }

@@ -1,10 +1,13 @@
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import pMap, { pMapSkip } from 'p-map'
 import type { Arch } from '../arch.ts'
 import { Cancelled, Failure } from '../errors.ts'
 import { PAUSES } from '../fetch/retry.ts'
 import type { Log } from '../log.ts'
+import type { PieceCache } from '../piece-cache.ts'
 import { writeArchive } from './archive.ts'
+import { archiveKey, archiveProblem } from './cached.ts'
 import type { Containerd } from './containerd.ts'
 import { fetchContent } from './content.ts'
 import { resolveDigest } from './fetch.ts'
@@ -62,30 +65,54 @@ export async function planImagesWithTags(
  * Pulls images for nodes of one architecture and archives each as soon as it is there. When one fails, no other is
  * begun, and it settles when those under way have ended.
  * @param options.dir the directory for the archives, which must exist
+ * @param options.cache keeps archives from one run to the next: what is in it is not pulled
  * @param options.onFailure called at the first failure, so that the caller can cancel what is under way
  * @returns the images in the order of the plan
  * @throws Failure naming the image and who asks for it; Cancelled
  */
 export async function pullImages(
   planned: readonly PlannedImage[],
-  options: PullOptions & { readonly arch: Arch; readonly dir: string; readonly onFailure?: () => void },
+  options: PullOptions & {
+    readonly arch: Arch
+    readonly dir: string
+    readonly cache?: PieceCache
+    readonly onFailure?: () => void
+  },
 ): Promise<readonly PulledImage[]> {
-  const { arch, dir, containerd, log, signal } = options
+  const { arch, dir, cache, containerd, log, signal } = options
   const context = { pauses: PAUSES, ...options }
   const failures: unknown[] = []
   let count = 0
   let bytes = 0
 
-  const pull = async (image: PlannedImage): Promise<PulledImage> => {
+  const restore = async (image: PlannedImage, path: string): Promise<string | undefined> => {
+    if (cache === undefined) return undefined
+    const digest = image.digest ?? (await resolveDigest(image, context))
+    const key = archiveKey(image, digest, arch)
+    const check = (file: string) => archiveProblem(file, image, digest, arch)
+    const restored = await cache.restore(key, path, check, signal)
+    return restored === undefined ? undefined : digest
+  }
+
+  const fetch = async (image: PlannedImage, path: string): Promise<string> => {
     const content = await fetchContent(image, arch, context)
+    await writeArchive(path, image.names, content, containerd, signal)
+    await cache?.save(archiveKey(image, content.top.digest, arch), path)
+    return content.top.digest
+  }
+
+  const pull = async (image: PlannedImage): Promise<PulledImage> => {
     const path = join(dir, image.fileName)
-    const size = await writeArchive(path, image.names, content, containerd, signal)
+    const restored = await restore(image, path)
+    const digest = restored ?? (await fetch(image, path))
+    const { size } = await stat(path)
     count++
     bytes += size
     const megabytes = Math.ceil(bytes / 1_000_000)
-    log.info(`pulled ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`)
+    const verb = restored === undefined ? 'pulled' : 'restored'
+    log.info(`${verb} ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`)
     const { reference, names, fileName } = image
-    return { reference, names, digest: content.top.digest, fileName, path, size }
+    return { reference, names, digest, fileName, path, size }
   }
 
   const pulled = await pMap(

@@ -1,3 +1,4 @@
+import { parse } from 'semver'
 import { type Arch, parseArch } from '../arch.ts'
 import { Failure } from '../errors.ts'
 import { type Mirror, parseMirrors } from '../request/mirrors.ts'
@@ -5,6 +6,7 @@ import { MATRIX_SETTINGS, type MatrixSettingName } from './settings.ts'
 
 /** Which minors are wanted. */
 export type MinorsRequest =
+  /** Minors such as `1.33`, and exact versions such as `1.33.13`. */
   | { readonly kind: 'listed'; readonly minors: readonly [string, ...string[]] }
   | { readonly kind: 'newest'; readonly count: number }
 
@@ -65,10 +67,12 @@ function parseMinors(text: string, newest: string): MinorsRequest {
   return { kind: 'newest', count: Number(newest) }
 }
 
-/** The minors that one word means: `1.33`, or `1.31-1.34` from the first to the last. */
+/** What one word means: `1.33`, the minors from `1.31-1.34`, or one version. */
 function range(word: string): readonly string[] {
+  const exact = word.replace(/^v/i, '')
+  if (parse(exact)?.version === exact) return [exact]
   const match = /^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-v?(0|[1-9]\d*)\.(0|[1-9]\d*))?$/i.exec(word)
-  if (match === null) throw badMinors(word, 'it is neither a minor nor a range of minors')
+  if (match === null) throw badMinors(word, 'it is neither a minor, a range of minors nor a version')
   const [, major, first, lastMajor = major, last = first] = match
   const count = Number(last) - Number(first) + 1
   if (lastMajor !== major || count < 1)
@@ -80,7 +84,7 @@ function range(word: string): readonly string[] {
 function badMinors(text: string, why: string): Failure {
   return new Failure(
     `minors: ${JSON.stringify(text)}: ${why}`,
-    'Set minors to a list such as 1.31, 1.33, or to a range such as 1.31-1.34.',
+    'Set minors to minors such as 1.31, 1.33, to a range such as 1.31-1.34, or to a version such as 1.33.13.',
   )
 }
 

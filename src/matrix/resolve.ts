@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { HTTPError } from '@actions/tool-cache'
 import pMap from 'p-map'
+import { parse } from 'semver'
 import { Failure } from '../errors.ts'
 import type { Candidates, Downloads } from '../fetch/download.ts'
 import { listRefs } from '../fetch/git.ts'
@@ -43,7 +44,10 @@ async function newestOfMinors(
       : await newestMinors(request.minors.count, request.includePrereleases, context)
   return await pMap(
     minors,
-    async (minor) => ({ minor, newest: await newestVersion(minor, request.includePrereleases, context) }),
+    async (wanted) =>
+      parse(wanted) === null
+        ? { minor: wanted, newest: await newestVersion(wanted, request.includePrereleases, context) }
+        : { minor: minorOf(wanted), newest: wanted },
     { concurrency: AT_ONCE },
   )
 }

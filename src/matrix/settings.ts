@@ -5,7 +5,7 @@ export const MATRIX_SETTINGS = [
   {
     name: 'minors',
     description:
-      'Kubernetes minors to build, each at its newest patch: a list (1.31, 1.33), ranges (1.31-1.34), or both. Empty: see newest.',
+      'Kubernetes minors to build, each at its newest patch: a list (1.31, 1.33), ranges (1.31-1.34), or both; an exact version (v1.33.13) stands for itself. Empty: see newest.',
     default: '',
   },
   {

@@ -64,7 +64,8 @@ export async function readTar(
     if (isCompressed) await pipeline(whole, createGunzip(), end, archive)
     else await pipeline(whole, end, archive)
   } catch (thrown) {
-    if (failure !== undefined) throw failure
+    // A visitor of a broken tar fails with what broke it.
+    if (failure !== undefined && failure !== thrown) throw failure
     // The ISO itself could not be read.
     if (thrown instanceof Failure) throw thrown
     throw new BrokenTar(`is no whole ${isCompressed ? 'gzip ' : ''}tar: ${reasonOf(thrown)}`)

@@ -3,11 +3,12 @@ import { createWriteStream } from 'node:fs'
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import pMap from 'p-map'
+import pMap, { pMapSkip } from 'p-map'
 import { type Arch, hostArch, parseArch } from '../arch.ts'
 import { Cancelled, fileFailure } from '../errors.ts'
 import type { ContainerdBinaries } from '../images/containerd.ts'
 import type { WantedImage } from '../images/plan.ts'
+import { lookupName, tryReference } from '../images/reference.ts'
 import { type IsoEntry, type IsoImage, openIso } from '../iso/reader.ts'
 import type { Log } from '../log.ts'
 import { type IsoRecord, parseRecord } from '../record/record.ts'
@@ -54,7 +55,8 @@ export async function verifyIso(request: VerifyRequest): Promise<readonly Findin
     const arch = request.arch ?? (await archOf(iso, record))
     const files = await checkFiles(iso, contractOf(cloudstack), arch)
     const importer = await startImporter({ binaries: containerd, arch, workspace, log })
-    const { archives, findings: ofArchives } = await checkArchives(iso, arch, importer, workspace)
+    const { archives: read, findings: ofArchives } = await checkArchives(iso, arch, importer, workspace)
+    const archives = read.map((archive) => withRecordedNames(archive, record))
     const wanted: readonly WantedImage[] = [
       ...files.images,
       ...kubeadmImages.map((reference) => ({ reference, source: 'kubeadm' })),
@@ -94,6 +96,17 @@ async function archOf(iso: IsoImage, record: IsoRecord | undefined): Promise<Arc
   return (await archOfProgram(iso, 'k8s/kubeadm')) ?? hostArch()
 }
 
+/** An unreadable archive counts as what versions.txt says it is, so that one fault is not reported as many. */
+function withRecordedNames(archive: Archive, record: IsoRecord | undefined): Archive {
+  if (archive.names.length > 0) return archive
+  const references = record?.images.filter(({ path }) => path === archive.path) ?? []
+  const names = references.flatMap(({ reference }) => {
+    const parsed = tryReference(reference)
+    return parsed === undefined ? [] : [{ name: lookupName(parsed) }]
+  })
+  return { ...archive, names }
+}
+
 async function checkArchives(
   iso: IsoImage,
   arch: Arch,
@@ -103,18 +116,26 @@ async function checkArchives(
   const dir = join(workspace.dir, 'verify-archives')
   await mkdir(dir)
   const entries = iso.entries.filter(({ path }) => path.startsWith(DOCKER))
+  const failures: unknown[] = []
   const checked = await pMap(
     entries.entries(),
-    async ([index, entry]) =>
-      await checkArchive(iso, entry, join(dir, `${index}.tar`), arch, importer, workspace),
-    { concurrency: CONCURRENCY, signal: workspace.signal },
+    async ([index, entry]) => {
+      if (failures.length > 0) return pMapSkip
+      try {
+        const file = join(dir, `${index}.tar`)
+        return { entry, archive: await checkArchive(iso, entry, file, arch, importer, workspace) }
+      } catch (thrown) {
+        failures.push(thrown)
+        return pMapSkip
+      }
+    },
+    { concurrency: CONCURRENCY },
   )
-  await rm(dir, { recursive: true, force: true })
+  const [failure] = failures
+  if (failure !== undefined) throw failure
   return {
-    archives: checked.filter(({ path }) =>
-      entries.some((entry) => entry.path === path && !entry.isDirectory),
-    ),
-    findings: checked.flatMap(({ findings }) => findings),
+    archives: checked.filter(({ entry }) => !entry.isDirectory).map(({ archive }) => archive),
+    findings: checked.flatMap(({ archive }) => archive.findings),
   }
 }
 
@@ -133,6 +154,8 @@ async function checkArchive(
     return { path, size, names: [], findings }
   }
   const archive = await inspectArchive({ path, size }, iso.read(path), arch)
+  // What is known of the archive by now says more than what containerd would make of it.
+  if (archive.findings.length > 0) return archive
   try {
     await pipeline(iso.read(path), createWriteStream(file), { signal })
   } catch (thrown) {
@@ -141,8 +164,7 @@ async function checkArchive(
   }
   const refused = await importer.import(file)
   await rm(file, { force: true })
-  // What is known of the archive says more than what containerd makes of it.
-  if (refused === undefined || archive.findings.length > 0) return archive
+  if (refused === undefined) return archive
   const what = `cannot be imported${importer.unpacks ? ' and unpacked' : ''}: ${refused}`
   const why = 'a node imports it in the same way; a failure stops an upgrade, and the image is missing'
   const fix = 'Write this archive again, from a fresh pull of its image.'

@@ -314,6 +314,10 @@ describe('a build fails and leaves nothing', () => {
     await fails({ 'output-dir': join(file, 'out') }, /output-dir cannot be written to/)
   })
 
+  it('when output-dir is where no directory can be made', async () => {
+    await fails({ 'output-dir': '/proc/cks-iso/out' }, /output-dir cannot be written to: \/proc\/cks-iso/)
+  })
+
   it.skipIf(!isRoot)('when the disk of output-dir is full', async () => {
     const disk = join(bench.dir, 'disk')
     await mkdir(disk)

@@ -47,6 +47,8 @@ afterEach(async () => {
 
 let count = 0
 
+const never = new AbortController().signal
+
 /** A file with bytes of its own, and its key. */
 async function makePiece(size = 100_000): Promise<{ key: PieceKey; path: string; bytes: Buffer }> {
   const bytes = randomBytes(size)
@@ -71,7 +73,7 @@ async function saved(limits?: Parameters<typeof runnerCache>[2]) {
   const piece = await makePiece()
   const cache = open(limits)
   await cache.save(piece.key, piece.path, 'a note')
-  await cache.close()
+  await cache.close(never)
   return piece
 }
 
@@ -80,9 +82,9 @@ describe('the cache of a runner', () => {
     const { key, bytes } = await saved()
     const cache = open()
     const target = join(bench.dir, 'back')
-    expect(await cache.restore(key, target, checkOf(key))).toEqual({ note: 'a note' })
+    expect(await cache.restore(key, target, checkOf(key), never)).toEqual({ note: 'a note' })
     expect((await readFile(target)).equals(bytes)).toBe(true)
-    await cache.close()
+    await cache.close(never)
     expect(cache.lookups).toEqual([{ name: key.name, hit: true }])
     expect(log.notices).toEqual([])
     expect(existsSync(join(bench.temp, 'cks-iso-cache'))).toBe(false)
@@ -94,15 +96,15 @@ describe('the cache of a runner', () => {
     await cache.save(key, path)
     await writeFile(`${path}.new`, 'other')
     await rename(`${path}.new`, path)
-    await cache.close()
-    expect(await open().restore(key, join(bench.dir, 'back'), checkOf(key))).toEqual({ note: '' })
+    await cache.close(never)
+    expect(await open().restore(key, join(bench.dir, 'back'), checkOf(key), never)).toEqual({ note: '' })
   })
 
   it('misses what nobody saved, and what was saved with another fact', async () => {
     const { key } = await saved()
     const other = { ...key, facts: ['0'.repeat(64)] }
     const cache = open()
-    expect(await cache.restore(other, join(bench.dir, 'back'), checkOf(other))).toBeUndefined()
+    expect(await cache.restore(other, join(bench.dir, 'back'), checkOf(other), never)).toBeUndefined()
     expect(cache.lookups).toEqual([{ name: key.name, hit: false }])
     expect(log.notices).toEqual([])
   })
@@ -110,7 +112,7 @@ describe('the cache of a runner', () => {
   it('takes an entry with other bytes for a miss, says so, and puts nothing in place', async () => {
     const { key } = await saved()
     const target = join(bench.dir, 'back')
-    expect(await open().restore(key, target, async () => 'its SHA-256 is another')).toBeUndefined()
+    expect(await open().restore(key, target, async () => 'its SHA-256 is another', never)).toBeUndefined()
     expect(existsSync(target)).toBe(false)
     expect(log.notices).toEqual([
       `The cached copy of ${key.name} cannot be used: its SHA-256 is another. Fetching it anew.`,
@@ -125,7 +127,7 @@ describe('the cache of a runner', () => {
     const { key } = await saved()
     await service.alterEntry(formatKey(key), alter)
     const target = join(bench.dir, 'back')
-    expect(await open().restore(key, target, checkOf(key))).toBeUndefined()
+    expect(await open().restore(key, target, checkOf(key), never)).toBeUndefined()
     expect(existsSync(target)).toBe(false)
     expect(await readdir(join(bench.temp))).not.toContain('cks-iso-cache')
   })
@@ -134,7 +136,7 @@ describe('the cache of a runner', () => {
     const { key, path } = await makePiece()
     for (const cache of [open(), open()]) {
       await cache.save(key, path)
-      await cache.close()
+      await cache.close(never)
     }
     expect(service.entries.filter(({ name }) => name === formatKey(key))).toHaveLength(1)
     expect(log.warnings).toEqual([])
@@ -150,7 +152,7 @@ describe('the cache of a runner', () => {
       const { key, path } = await makePiece(100)
       await cache.save(key, path)
     }
-    await cache.close()
+    await cache.close(never)
     expect(service.calls.length).toBeLessThanOrEqual(4)
     expect(log.notices).toEqual([
       'The cache refused 3 pieces and took none: nothing more is saved in this run.',
@@ -164,7 +166,7 @@ describe('the cache of a runner', () => {
       status: 403,
       body: { code: 'permission_denied', msg: 'cache read denied: no scopes' },
     }))
-    expect(await open().restore(key, join(bench.dir, 'back'), checkOf(key))).toBeUndefined()
+    expect(await open().restore(key, join(bench.dir, 'back'), checkOf(key), never)).toBeUndefined()
   })
 
   it('asks no more once the service has not answered in time', async () => {
@@ -172,16 +174,29 @@ describe('the cache of a runner', () => {
     const { key } = await makePiece()
     const cache = open({ restore: 300 })
     const target = join(bench.dir, 'back')
-    expect(await cache.restore(key, target, checkOf(key))).toBeUndefined()
-    expect(await cache.restore(key, target, checkOf(key))).toBeUndefined()
+    expect(await cache.restore(key, target, checkOf(key), never)).toBeUndefined()
+    expect(await cache.restore(key, target, checkOf(key), never)).toBeUndefined()
     expect(service.calls).toHaveLength(1)
     expect(log.notices).toEqual([expect.stringContaining('going on without it')])
+  })
+
+  it('stops waiting when the build is cancelled', async () => {
+    service.setFaults(() => ({ kind: 'stall' }))
+    const { key, path } = await makePiece()
+    const cache = open()
+    const soon = () => AbortSignal.timeout(200)
+    expect(await cache.restore(key, join(bench.dir, 'back'), checkOf(key), soon())).toBeUndefined()
+    await cache.save(key, path)
+    await cache.close(soon())
+    expect(log.notices).toEqual([])
+    expect(existsSync(join(bench.temp, 'cks-iso-cache'))).toBe(false)
   })
 
   it('asks no more once the service took long to say no', async () => {
     const { key } = await makePiece()
     const cache = open({ miss: -1 })
-    for (let time = 0; time < 2; time++) await cache.restore(key, join(bench.dir, 'back'), checkOf(key))
+    for (let time = 0; time < 2; time++)
+      await cache.restore(key, join(bench.dir, 'back'), checkOf(key), never)
     expect(service.calls).toHaveLength(1)
     expect(log.notices).toHaveLength(1)
   })
@@ -191,7 +206,7 @@ describe('the cache of a runner', () => {
     const { key, path } = await makePiece()
     const cache = open({ save: 300 })
     await cache.save(key, path)
-    await cache.close()
+    await cache.close(never)
     expect(log.notices).toEqual([expect.stringContaining('did not take everything')])
   })
 
@@ -199,7 +214,7 @@ describe('the cache of a runner', () => {
     const { key } = await makePiece()
     const cache = open()
     await cache.save(key, join(bench.dir, 'missing'))
-    await cache.close()
+    await cache.close(never)
     expect(log.notices).toEqual([expect.stringMatching(/cannot take .*ENOENT/)])
   })
 

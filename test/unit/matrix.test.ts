@@ -34,6 +34,13 @@ describe('the request for a matrix', () => {
     expect(minorsOf('1.9-1.10, v1.33\n1.10')).toEqual({ kind: 'listed', minors: ['1.9', '1.10', '1.33'] })
   })
 
+  it('reads an exact version, as a tag has it, for itself', () => {
+    expect(parseMatrixRequest({ minors: 'v1.33.4 1.34 1.35.0-rc.1' }).minors).toEqual({
+      kind: 'listed',
+      minors: ['1.33.4', '1.34', '1.35.0-rc.1'],
+    })
+  })
+
   it('reads architectures in every spelling, and tells names from repositories', () => {
     expect(
       parseMatrixRequest({
@@ -51,7 +58,7 @@ describe('the request for a matrix', () => {
 
   it.each([
     ['minors', '1'],
-    ['minors', '1.33.4'],
+    ['minors', '1.33.4.5'],
     ['minors', '1.34-1.31'],
     ['minors', '1.31-2.34'],
     ['minors', '1.0-1.9999999'],
