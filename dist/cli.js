@@ -11670,10 +11670,10 @@ var require_truncate = __commonJS({
   "node_modules/semver/functions/truncate.js"(exports, module) {
     "use strict";
     var parse6 = require_parse();
-    var constants5 = require_constants();
+    var constants6 = require_constants();
     var SemVer = require_semver();
     var truncate = (version, truncation, options) => {
-      if (!constants5.RELEASE_TYPES.includes(truncation)) {
+      if (!constants6.RELEASE_TYPES.includes(truncation)) {
         return null;
       }
       const clonedVersion = cloneInputVersion(version, options);
@@ -12913,7 +12913,7 @@ var require_semver2 = __commonJS({
   "node_modules/semver/index.js"(exports, module) {
     "use strict";
     var internalRe = require_re();
-    var constants5 = require_constants();
+    var constants6 = require_constants();
     var SemVer = require_semver();
     var identifiers = require_identifiers();
     var parse6 = require_parse();
@@ -12997,8 +12997,8 @@ var require_semver2 = __commonJS({
       re: internalRe.re,
       src: internalRe.src,
       tokens: internalRe.t,
-      SEMVER_SPEC_VERSION: constants5.SEMVER_SPEC_VERSION,
-      RELEASE_TYPES: constants5.RELEASE_TYPES,
+      SEMVER_SPEC_VERSION: constants6.SEMVER_SPEC_VERSION,
+      RELEASE_TYPES: constants6.RELEASE_TYPES,
       compareIdentifiers: identifiers.compareIdentifiers,
       rcompareIdentifiers: identifiers.rcompareIdentifiers
     };
@@ -15130,9 +15130,9 @@ var require_dispatcher_base = __commonJS({
       }
       close(callback) {
         if (callback === void 0) {
-          return new Promise((resolve5, reject) => {
+          return new Promise((resolve6, reject) => {
             this.close((err, data) => {
-              return err ? reject(err) : resolve5(data);
+              return err ? reject(err) : resolve6(data);
             });
           });
         }
@@ -15170,12 +15170,12 @@ var require_dispatcher_base = __commonJS({
           err = null;
         }
         if (callback === void 0) {
-          return new Promise((resolve5, reject) => {
+          return new Promise((resolve6, reject) => {
             this.destroy(err, (err2, data) => {
               return err2 ? (
                 /* istanbul ignore next: should never error */
                 reject(err2)
-              ) : resolve5(data);
+              ) : resolve6(data);
             });
           });
         }
@@ -17442,8 +17442,8 @@ var require_util2 = __commonJS({
     function createDeferredPromise() {
       let res;
       let rej;
-      const promise = new Promise((resolve5, reject) => {
-        res = resolve5;
+      const promise = new Promise((resolve6, reject) => {
+        res = resolve6;
         rej = reject;
       });
       return { promise, resolve: res, reject: rej };
@@ -18755,7 +18755,7 @@ var require_client_h1 = __commonJS({
       kResume,
       kHTTPContext
     } = require_symbols();
-    var constants5 = require_constants3();
+    var constants6 = require_constants3();
     var EMPTY_BUF = Buffer.alloc(0);
     var FastBuffer = Buffer[Symbol.species];
     var addListener = util.addListener;
@@ -18830,7 +18830,7 @@ var require_client_h1 = __commonJS({
       constructor(client, socket, { exports: exports2 }) {
         assert(Number.isFinite(client[kMaxHeadersSize]) && client[kMaxHeadersSize] > 0);
         this.llhttp = exports2;
-        this.ptr = this.llhttp.llhttp_alloc(constants5.TYPE.RESPONSE);
+        this.ptr = this.llhttp.llhttp_alloc(constants6.TYPE.RESPONSE);
         this.client = client;
         this.socket = socket;
         this.timeout = null;
@@ -18925,11 +18925,11 @@ var require_client_h1 = __commonJS({
             currentBufferRef = null;
           }
           const offset = llhttp.llhttp_get_error_pos(this.ptr) - currentBufferPtr;
-          if (ret !== constants5.ERROR.OK) {
+          if (ret !== constants6.ERROR.OK) {
             const body = data.subarray(offset);
-            if (ret === constants5.ERROR.PAUSED_UPGRADE) {
+            if (ret === constants6.ERROR.PAUSED_UPGRADE) {
               this.onUpgrade(body);
-            } else if (ret === constants5.ERROR.PAUSED) {
+            } else if (ret === constants6.ERROR.PAUSED) {
               this.paused = true;
               socket.unshift(body);
             } else {
@@ -18952,10 +18952,10 @@ var require_client_h1 = __commonJS({
         } finally {
           currentParser = null;
         }
-        if (ret === constants5.ERROR.OK) {
+        if (ret === constants6.ERROR.OK) {
           return null;
         }
-        if (ret === constants5.ERROR.PAUSED || ret === constants5.ERROR.PAUSED_UPGRADE) {
+        if (ret === constants6.ERROR.PAUSED || ret === constants6.ERROR.PAUSED_UPGRADE) {
           this.paused = true;
           return null;
         }
@@ -18972,7 +18972,7 @@ var require_client_h1 = __commonJS({
           const len = new Uint8Array(llhttp.memory.buffer, ptr).indexOf(0);
           message = "Response does not match the HTTP/1.1 protocol (" + Buffer.from(llhttp.memory.buffer, ptr, len).toString() + ")";
         }
-        return new HTTPParserError(message, constants5.ERROR[ret], data);
+        return new HTTPParserError(message, constants6.ERROR[ret], data);
       }
       destroy() {
         assert(this.ptr != null);
@@ -19152,7 +19152,7 @@ var require_client_h1 = __commonJS({
           socket[kBlocking] = false;
           client[kResume]();
         }
-        return pause2 ? constants5.ERROR.PAUSED : 0;
+        return pause2 ? constants6.ERROR.PAUSED : 0;
       }
       onBody(buf) {
         const { client, socket, statusCode, maxResponseSize } = this;
@@ -19174,7 +19174,7 @@ var require_client_h1 = __commonJS({
         }
         this.bytesRead += buf.length;
         if (request.onData(buf) === false) {
-          return constants5.ERROR.PAUSED;
+          return constants6.ERROR.PAUSED;
         }
       }
       onMessageComplete() {
@@ -19210,13 +19210,13 @@ var require_client_h1 = __commonJS({
         if (socket[kWriting]) {
           assert(client[kRunning] === 0);
           util.destroy(socket, new InformationalError("reset"));
-          return constants5.ERROR.PAUSED;
+          return constants6.ERROR.PAUSED;
         } else if (!shouldKeepAlive) {
           util.destroy(socket, new InformationalError("reset"));
-          return constants5.ERROR.PAUSED;
+          return constants6.ERROR.PAUSED;
         } else if (socket[kReset] && client[kRunning] === 0) {
           util.destroy(socket, new InformationalError("reset"));
-          return constants5.ERROR.PAUSED;
+          return constants6.ERROR.PAUSED;
         } else if (client[kPipelining] == null || client[kPipelining] === 1) {
           setImmediate(() => client[kResume]());
         } else {
@@ -19694,12 +19694,12 @@ upgrade: ${upgrade2}\r
           cb();
         }
       }
-      const waitForDrain = () => new Promise((resolve5, reject) => {
+      const waitForDrain = () => new Promise((resolve6, reject) => {
         assert(callback === null);
         if (socket[kError]) {
           reject(socket[kError]);
         } else {
-          callback = resolve5;
+          callback = resolve6;
         }
       });
       socket.on("close", onDrain).on("drain", onDrain);
@@ -19837,7 +19837,7 @@ var require_client_h2 = __commonJS({
     "use strict";
     var assert = __require("node:assert");
     var { errorMonitor } = __require("node:events");
-    var { pipeline: pipeline5 } = __require("node:stream");
+    var { pipeline: pipeline6 } = __require("node:stream");
     var util = require_util();
     var {
       RequestContentLengthMismatchError,
@@ -20316,7 +20316,7 @@ var require_client_h2 = __commonJS({
     }
     function writeStream(abort, socket, expectsPayload, h2stream, body, client, request, contentLength) {
       assert(contentLength !== 0 || client[kRunning] === 0, "stream body cannot be pipelined");
-      const pipe = pipeline5(
+      const pipe = pipeline6(
         body,
         h2stream,
         (err) => {
@@ -20369,12 +20369,12 @@ var require_client_h2 = __commonJS({
           cb();
         }
       }
-      const waitForDrain = () => new Promise((resolve5, reject) => {
+      const waitForDrain = () => new Promise((resolve6, reject) => {
         assert(callback === null);
         if (socket[kError]) {
           reject(socket[kError]);
         } else {
-          callback = resolve5;
+          callback = resolve6;
         }
       });
       h2stream.on("close", onDrain).on("drain", onDrain);
@@ -20853,16 +20853,16 @@ var require_client = __commonJS({
         return this[kNeedDrain] < 2;
       }
       async [kClose]() {
-        return new Promise((resolve5) => {
+        return new Promise((resolve6) => {
           if (this[kSize]) {
-            this[kClosedResolve] = resolve5;
+            this[kClosedResolve] = resolve6;
           } else {
-            resolve5(null);
+            resolve6(null);
           }
         });
       }
       async [kDestroy](err) {
-        return new Promise((resolve5) => {
+        return new Promise((resolve6) => {
           const requests = this[kQueue].splice(this[kPendingIdx]);
           for (let i = 0; i < requests.length; i++) {
             const request = requests[i];
@@ -20873,7 +20873,7 @@ var require_client = __commonJS({
               this[kClosedResolve]();
               this[kClosedResolve] = null;
             }
-            resolve5(null);
+            resolve6(null);
           };
           if (this[kHTTPContext]) {
             this[kHTTPContext].destroy(err, callback);
@@ -20924,7 +20924,7 @@ var require_client = __commonJS({
         });
       }
       try {
-        const socket = await new Promise((resolve5, reject) => {
+        const socket = await new Promise((resolve6, reject) => {
           client[kConnector]({
             host,
             hostname,
@@ -20936,7 +20936,7 @@ var require_client = __commonJS({
             if (err) {
               reject(err);
             } else {
-              resolve5(socket2);
+              resolve6(socket2);
             }
           });
         });
@@ -21272,8 +21272,8 @@ var require_pool_base = __commonJS({
         if (this[kQueue].isEmpty()) {
           await Promise.all(this[kClients].map((c) => c.close()));
         } else {
-          await new Promise((resolve5) => {
-            this[kClosedResolve] = resolve5;
+          await new Promise((resolve6) => {
+            this[kClosedResolve] = resolve6;
           });
         }
       }
@@ -22542,7 +22542,7 @@ var require_readable = __commonJS({
         if (this._readableState.closeEmitted) {
           return null;
         }
-        return await new Promise((resolve5, reject) => {
+        return await new Promise((resolve6, reject) => {
           if (this[kContentLength] > limit) {
             this.destroy(new AbortError());
           }
@@ -22555,7 +22555,7 @@ var require_readable = __commonJS({
             if (signal?.aborted) {
               reject(signal.reason ?? new AbortError());
             } else {
-              resolve5(null);
+              resolve6(null);
             }
           }).on("error", noop).on("data", function(chunk) {
             limit -= chunk.length;
@@ -22574,7 +22574,7 @@ var require_readable = __commonJS({
     }
     async function consume(stream, type) {
       assert(!stream[kConsume]);
-      return new Promise((resolve5, reject) => {
+      return new Promise((resolve6, reject) => {
         if (isUnusable(stream)) {
           const rState = stream._readableState;
           if (rState.destroyed && rState.closeEmitted === false) {
@@ -22591,7 +22591,7 @@ var require_readable = __commonJS({
             stream[kConsume] = {
               type,
               stream,
-              resolve: resolve5,
+              resolve: resolve6,
               reject,
               length: 0,
               body: []
@@ -22661,18 +22661,18 @@ var require_readable = __commonJS({
       return buffer;
     }
     function consumeEnd(consume2) {
-      const { type, body, resolve: resolve5, stream, length } = consume2;
+      const { type, body, resolve: resolve6, stream, length } = consume2;
       try {
         if (type === "text") {
-          resolve5(chunksDecode(body, length));
+          resolve6(chunksDecode(body, length));
         } else if (type === "json") {
-          resolve5(JSON.parse(chunksDecode(body, length)));
+          resolve6(JSON.parse(chunksDecode(body, length)));
         } else if (type === "arrayBuffer") {
-          resolve5(chunksConcat(body, length).buffer);
+          resolve6(chunksConcat(body, length).buffer);
         } else if (type === "blob") {
-          resolve5(new Blob(body, { type: stream[kContentType] }));
+          resolve6(new Blob(body, { type: stream[kContentType] }));
         } else if (type === "bytes") {
-          resolve5(chunksConcat(body, length));
+          resolve6(chunksConcat(body, length));
         }
         consumeFinish(consume2);
       } catch (err) {
@@ -22929,9 +22929,9 @@ var require_api_request = __commonJS({
     };
     function request(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve5, reject) => {
+        return new Promise((resolve6, reject) => {
           request.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve5(data);
+            return err ? reject(err) : resolve6(data);
           });
         });
       }
@@ -23154,9 +23154,9 @@ var require_api_stream = __commonJS({
     };
     function stream(opts, factory, callback) {
       if (callback === void 0) {
-        return new Promise((resolve5, reject) => {
+        return new Promise((resolve6, reject) => {
           stream.call(this, opts, factory, (err, data) => {
-            return err ? reject(err) : resolve5(data);
+            return err ? reject(err) : resolve6(data);
           });
         });
       }
@@ -23361,7 +23361,7 @@ var require_api_pipeline = __commonJS({
         util.destroy(ret, err);
       }
     };
-    function pipeline5(opts, handler) {
+    function pipeline6(opts, handler) {
       try {
         const pipelineHandler = new PipelineHandler(opts, handler);
         this.dispatch({ ...opts, body: pipelineHandler.req }, pipelineHandler);
@@ -23370,7 +23370,7 @@ var require_api_pipeline = __commonJS({
         return new PassThrough().destroy(err);
       }
     }
-    module.exports = pipeline5;
+    module.exports = pipeline6;
   }
 });
 
@@ -23441,9 +23441,9 @@ var require_api_upgrade = __commonJS({
     };
     function upgrade2(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve5, reject) => {
+        return new Promise((resolve6, reject) => {
           upgrade2.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve5(data);
+            return err ? reject(err) : resolve6(data);
           });
         });
       }
@@ -23535,9 +23535,9 @@ var require_api_connect = __commonJS({
     };
     function connect(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve5, reject) => {
+        return new Promise((resolve6, reject) => {
           connect.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve5(data);
+            return err ? reject(err) : resolve6(data);
           });
         });
       }
@@ -25006,10 +25006,10 @@ var require_headers = __commonJS({
         const lowercaseName = isLowerCase ? name : name.toLowerCase();
         const exists2 = this[kHeadersMap].get(lowercaseName);
         if (exists2) {
-          const delimiter2 = lowercaseName === "cookie" ? "; " : ", ";
+          const delimiter3 = lowercaseName === "cookie" ? "; " : ", ";
           this[kHeadersMap].set(lowercaseName, {
             name: exists2.name,
-            value: `${exists2.value}${delimiter2}${value}`
+            value: `${exists2.value}${delimiter3}${value}`
           });
         } else {
           this[kHeadersMap].set(lowercaseName, { name, value });
@@ -26535,7 +26535,7 @@ var require_fetch = __commonJS({
       subresourceSet
     } = require_constants4();
     var EE = __require("node:events");
-    var { Readable, pipeline: pipeline5, finished } = __require("node:stream");
+    var { Readable, pipeline: pipeline6, finished } = __require("node:stream");
     var { addAbortListener, isErrored, isReadable, bufferToLowerCasedHeaderName } = require_util();
     var { dataURLProcessor, serializeAMimeType, minimizeSupportedMimeType } = require_data_url();
     var { getGlobalDispatcher } = require_global2();
@@ -27400,7 +27400,7 @@ var require_fetch = __commonJS({
       function dispatch({ body }) {
         const url = requestCurrentURL(request);
         const agent = fetchParams.controller.dispatcher;
-        return new Promise((resolve5, reject) => agent.dispatch(
+        return new Promise((resolve6, reject) => agent.dispatch(
           {
             path: url.pathname + url.search,
             origin: url.origin,
@@ -27476,11 +27476,11 @@ var require_fetch = __commonJS({
               }
               this.body = new Readable({ read: resume });
               const onError = this.onError.bind(this);
-              resolve5({
+              resolve6({
                 status,
                 statusText,
                 headersList,
-                body: decoders.length ? pipeline5(this.body, ...decoders, (err) => {
+                body: decoders.length ? pipeline6(this.body, ...decoders, (err) => {
                   if (err) {
                     this.onError(err);
                   }
@@ -27519,7 +27519,7 @@ var require_fetch = __commonJS({
               for (let i = 0; i < rawHeaders.length; i += 2) {
                 headersList.append(bufferToLowerCasedHeaderName(rawHeaders[i]), rawHeaders[i + 1].toString("latin1"), true);
               }
-              resolve5({
+              resolve6({
                 status,
                 statusText: STATUS_CODES[status],
                 headersList,
@@ -30395,7 +30395,7 @@ var require_permessage_deflate = __commonJS({
 var require_receiver = __commonJS({
   "node_modules/undici/lib/web/websocket/receiver.js"(exports, module) {
     "use strict";
-    var { Writable } = __require("node:stream");
+    var { Writable: Writable2 } = __require("node:stream");
     var assert = __require("node:assert");
     var { parserStates, opcodes, states, emptyBuffer, sentCloseFrameState } = require_constants6();
     var { kReadyState, kSentClose, kResponse, kReceivedClose } = require_symbols5();
@@ -30418,7 +30418,7 @@ var require_receiver = __commonJS({
       closeWebSocketConnection(ws, code, reason, Buffer.byteLength(reason));
       failWebsocketConnection(ws, reason);
     }
-    var ByteParser = class extends Writable {
+    var ByteParser = class extends Writable2 {
       #buffers = [];
       #fragmentsBytes = 0;
       #byteOffset = 0;
@@ -31260,8 +31260,8 @@ var require_util8 = __commonJS({
       return true;
     }
     function delay(ms) {
-      return new Promise((resolve5) => {
-        setTimeout(resolve5, ms).unref();
+      return new Promise((resolve6) => {
+        setTimeout(resolve6, ms).unref();
       });
     }
     module.exports = {
@@ -31681,7 +31681,7 @@ ${value}`;
 var require_eventsource = __commonJS({
   "node_modules/undici/lib/web/eventsource/eventsource.js"(exports, module) {
     "use strict";
-    var { pipeline: pipeline5 } = __require("node:stream");
+    var { pipeline: pipeline6 } = __require("node:stream");
     var { fetching } = require_fetch();
     var { makeRequest } = require_request2();
     var { webidl } = require_webidl();
@@ -31841,7 +31841,7 @@ var require_eventsource = __commonJS({
               ));
             }
           });
-          pipeline5(
+          pipeline6(
             response.body.stream,
             eventSourceStream,
             (error) => {
@@ -33265,7 +33265,7 @@ var require_streamx = __commonJS({
         fn().then((src) => {
           if (src === null) return out.end();
           if (out.destroying) return;
-          pipeline5(src, out, noop);
+          pipeline6(src, out, noop);
         }).catch((err) => out.destroy(err));
         return out;
       }
@@ -33363,8 +33363,8 @@ var require_streamx = __commonJS({
             return this;
           },
           next() {
-            return new Promise(function(resolve5, reject) {
-              promiseResolve = resolve5;
+            return new Promise(function(resolve6, reject) {
+              promiseResolve = resolve6;
               promiseReject = reject;
               const data = stream.read();
               if (data !== null) ondata(data);
@@ -33397,17 +33397,17 @@ var require_streamx = __commonJS({
         }
         function destroy(err) {
           stream.destroy(err);
-          return new Promise((resolve5, reject) => {
-            if (stream._duplexState & DESTROYED) return resolve5({ value: void 0, done: true });
+          return new Promise((resolve6, reject) => {
+            if (stream._duplexState & DESTROYED) return resolve6({ value: void 0, done: true });
             stream.once("close", function() {
               if (err) reject(err);
-              else resolve5({ value: void 0, done: true });
+              else resolve6({ value: void 0, done: true });
             });
           });
         }
       }
     };
-    var Writable = class extends Stream {
+    var Writable2 = class extends Stream {
       constructor(opts) {
         super(opts);
         this._duplexState |= OPENING | READ_DONE;
@@ -33445,8 +33445,8 @@ var require_streamx = __commonJS({
         const writes = pending + (ws._duplexState & WRITE_WRITING ? 1 : 0);
         if (writes === 0) return Promise.resolve(true);
         if (state.drains === null) state.drains = [];
-        return new Promise((resolve5) => {
-          state.drains.push({ writes, resolve: resolve5 });
+        return new Promise((resolve6) => {
+          state.drains.push({ writes, resolve: resolve6 });
         });
       }
       write(data) {
@@ -33551,14 +33551,14 @@ var require_streamx = __commonJS({
       cb(null);
     }
     function pipelinePromise(...streams) {
-      return new Promise((resolve5, reject) => {
-        return pipeline5(...streams, (err) => {
+      return new Promise((resolve6, reject) => {
+        return pipeline6(...streams, (err) => {
           if (err) return reject(err);
-          resolve5();
+          resolve6();
         });
       });
     }
-    function pipeline5(stream, ...streams) {
+    function pipeline6(stream, ...streams) {
       const all = Array.isArray(stream) ? [...stream, ...streams] : [stream, ...streams];
       const done = all.length && typeof all[all.length - 1] === "function" ? all.pop() : null;
       if (all.length < 2) throw StreamError.BAD_ARGUMENT("Pipeline requires at least 2 streams");
@@ -33653,10 +33653,10 @@ var require_streamx = __commonJS({
       this.destroy(StreamError.ABORTED());
     }
     function isWritev(s) {
-      return s._writev !== Writable.prototype._writev && s._writev !== Duplex.prototype._writev;
+      return s._writev !== Writable2.prototype._writev && s._writev !== Duplex.prototype._writev;
     }
     module.exports = {
-      pipeline: pipeline5,
+      pipeline: pipeline6,
       pipelinePromise,
       isStream,
       isStreamx,
@@ -33667,7 +33667,7 @@ var require_streamx = __commonJS({
       isDisturbed,
       getStreamError,
       Stream,
-      Writable,
+      Writable: Writable2,
       Readable,
       Duplex,
       Transform: Transform3,
@@ -33942,7 +33942,7 @@ var require_headers2 = __commonJS({
 // node_modules/tar-stream/extract.js
 var require_extract = __commonJS({
   "node_modules/tar-stream/extract.js"(exports, module) {
-    var { Writable, Readable, getStreamError } = require_streamx();
+    var { Writable: Writable2, Readable, getStreamError } = require_streamx();
     var FIFO = require_fast_fifo();
     var b4a = require_b4a();
     var headers = require_headers2();
@@ -34021,7 +34021,7 @@ var require_extract = __commonJS({
         cb(null);
       }
     };
-    var Extract = class extends Writable {
+    var Extract = class extends Writable2 {
       constructor(opts) {
         super(opts);
         if (!opts) opts = {};
@@ -34224,16 +34224,16 @@ var require_extract = __commonJS({
           entryCallback = null;
           cb(err);
         }
-        function onnext(resolve5, reject) {
+        function onnext(resolve6, reject) {
           if (error) {
             return reject(error);
           }
           if (entryStream) {
-            resolve5({ value: entryStream, done: false });
+            resolve6({ value: entryStream, done: false });
             entryStream = null;
             return;
           }
-          promiseResolve = resolve5;
+          promiseResolve = resolve6;
           promiseReject = reject;
           consumeCallback(null);
           if (extract2._finished && promiseResolve) {
@@ -34261,11 +34261,11 @@ var require_extract = __commonJS({
         function destroy(err) {
           extract2.destroy(err);
           consumeCallback(err);
-          return new Promise((resolve5, reject) => {
-            if (extract2.destroyed) return resolve5({ value: void 0, done: true });
+          return new Promise((resolve6, reject) => {
+            if (extract2.destroyed) return resolve6({ value: void 0, done: true });
             extract2.once("close", function() {
               if (err) reject(err);
-              else resolve5({ value: void 0, done: true });
+              else resolve6({ value: void 0, done: true });
             });
           });
         }
@@ -34286,7 +34286,7 @@ var require_extract = __commonJS({
 // node_modules/tar-stream/constants.js
 var require_constants7 = __commonJS({
   "node_modules/tar-stream/constants.js"(exports, module) {
-    var constants5 = {
+    var constants6 = {
       // just for envs without fs
       S_IFMT: 61440,
       S_IFDIR: 16384,
@@ -34296,9 +34296,9 @@ var require_constants7 = __commonJS({
       S_IFLNK: 40960
     };
     try {
-      module.exports = __require("fs").constants || constants5;
+      module.exports = __require("fs").constants || constants6;
     } catch {
-      module.exports = constants5;
+      module.exports = constants6;
     }
   }
 });
@@ -34306,14 +34306,14 @@ var require_constants7 = __commonJS({
 // node_modules/tar-stream/pack.js
 var require_pack = __commonJS({
   "node_modules/tar-stream/pack.js"(exports, module) {
-    var { Readable, Writable, getStreamError } = require_streamx();
+    var { Readable, Writable: Writable2, getStreamError } = require_streamx();
     var b4a = require_b4a();
-    var constants5 = require_constants7();
+    var constants6 = require_constants7();
     var headers = require_headers2();
     var DMODE = 493;
     var FMODE = 420;
     var END_OF_TAR = b4a.alloc(1024);
-    var Sink = class extends Writable {
+    var Sink = class extends Writable2 {
       constructor(pack2, header, callback) {
         super({ mapWritable, eagerOpen: true });
         this.written = 0;
@@ -34511,16 +34511,16 @@ var require_pack = __commonJS({
       return new Pack(opts);
     };
     function modeToType(mode) {
-      switch (mode & constants5.S_IFMT) {
-        case constants5.S_IFBLK:
+      switch (mode & constants6.S_IFMT) {
+        case constants6.S_IFBLK:
           return "block-device";
-        case constants5.S_IFCHR:
+        case constants6.S_IFCHR:
           return "character-device";
-        case constants5.S_IFDIR:
+        case constants6.S_IFDIR:
           return "directory";
-        case constants5.S_IFIFO:
+        case constants6.S_IFIFO:
           return "fifo";
-        case constants5.S_IFLNK:
+        case constants6.S_IFLNK:
           return "symlink";
       }
       return "file";
@@ -34548,7 +34548,7 @@ var require_tar_stream = __commonJS({
 // src/entry/cli.ts
 import { readFile as readFile8 } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
-import { basename as basename3, join as join16 } from "node:path";
+import { basename as basename3, join as join17, resolve as resolve5 } from "node:path";
 
 // node_modules/commander/esm.mjs
 var import_index = __toESM(require_commander(), 1);
@@ -34570,12 +34570,77 @@ var {
 // src/entry/cli.ts
 var import_yaml8 = __toESM(require_dist(), 1);
 
+// package.json
+var package_default = {
+  name: "cks-iso",
+  version: "0.1.0",
+  description: "Builds the binaries ISO from which Apache CloudStack Kubernetes Service (CKS) nodes install Kubernetes offline: pinned, verified, recorded.",
+  license: "Apache-2.0",
+  private: true,
+  type: "module",
+  engines: {
+    node: ">=20.18"
+  },
+  bin: {
+    "cks-iso": "dist/cli.js",
+    "create-kubernetes-binaries-iso": "dist/cli.js"
+  },
+  scripts: {
+    build: "node scripts/build-dist.ts",
+    check: "biome check . && tsc --noEmit",
+    format: "biome check --write .",
+    predemo: "node scripts/setup.ts demo",
+    demo: "node test/demo.ts",
+    setup: "node scripts/setup.ts test",
+    pretest: "node scripts/setup.ts test",
+    test: "vitest run",
+    bench: "node test/bench.ts",
+    "lint:workflows": "node scripts/lint-workflows.ts",
+    metadata: "node scripts/metadata.ts"
+  },
+  dependencies: {
+    "@actions/artifact": "^6.2.1",
+    "@actions/cache": "^6.3.0",
+    "@actions/core": "^3.0.1",
+    "@actions/exec": "^3.0.0",
+    "@actions/http-client": "^4.0.1",
+    "@actions/io": "^3.0.2",
+    "@actions/tool-cache": "^4.0.0",
+    "@cyclonedx/cyclonedx-library": "^10.3.0",
+    commander: "^14.0.3",
+    "p-map": "^7.1.1",
+    "packageurl-js": "^2.0.1",
+    semver: "^7.8.6",
+    "tar-stream": "^3.2.2",
+    yaml: "^2.9.1"
+  },
+  devDependencies: {
+    "@azure/storage-blob": "^12.34.0",
+    "@biomejs/biome": "^2.6.8",
+    "@types/node": "^24.19.4",
+    "@types/semver": "^7.8.0",
+    "@types/tar-stream": "^3.1.5",
+    ajv: "^8.20.0",
+    "ajv-formats": "^3.0.1",
+    "ajv-formats-draft2019": "^1.6.1",
+    azurite: "^3.35.0",
+    esbuild: "^0.28.2",
+    node: "^24.21.0",
+    typescript: "^7.0.2",
+    vitest: "^5.1.2"
+  },
+  allowScripts: {
+    esbuild: true,
+    node: true
+  }
+};
+
 // src/build.ts
 import { mkdir as mkdir7 } from "node:fs/promises";
-import { join as join14 } from "node:path";
+import { join as join15 } from "node:path";
 
 // src/acquire.ts
-import { chmod, copyFile, readFile, writeFile } from "node:fs/promises";
+import { chmod, copyFile, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 // node_modules/p-map/index.js
@@ -34604,7 +34669,7 @@ async function mapConcurrently(iterable, mapper, {
     const cleanup = () => {
       signal?.removeEventListener("abort", signalListener);
     };
-    const resolve5 = (value) => {
+    const resolve6 = (value) => {
       resolve_(value);
       cleanup();
     };
@@ -34654,10 +34719,10 @@ async function mapConcurrently(iterable, mapper, {
       }
       const lastIndex = Math.min(doneIndex, result.length);
       if (lastIndex === result.length && skippedCount === 0) {
-        resolve5(result);
+        resolve6(result);
         return;
       }
-      resolve5(result.slice(0, lastIndex).filter((value) => value !== pMapSkip));
+      resolve6(result.slice(0, lastIndex).filter((value) => value !== pMapSkip));
     };
     const next = async () => {
       if (isResolved || currentIndex >= doneIndex) {
@@ -34842,7 +34907,11 @@ function hostArch() {
 }
 
 // src/fetch/content.ts
+import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
+import { Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
 var ELF_MACHINES = { amd64: 62, arm64: 183 };
 var ELF_MAGIC = Buffer.from([127, 69, 76, 70]);
 var GZIP_MAGIC = Buffer.from([31, 139]);
@@ -34871,6 +34940,19 @@ async function requireContent(file, expected, input) {
   } finally {
     await handle.close();
   }
+  if (expected.kind === "gzip") await requireWholeGzip(file, input);
+}
+async function requireWholeGzip(file, input) {
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+  try {
+    await pipeline(createReadStream(file.path), createGunzip(), nowhere);
+  } catch (thrown) {
+    throw new Failure(
+      `${file.url} is a damaged gzip archive: ${reasonOf(thrown)}`,
+      `Choose another ${input}, or look at what a mirror answers.`,
+      { cause: thrown }
+    );
+  }
 }
 function describe(format) {
   if (format.kind === "elf") return `${format.arch ?? "foreign"} Linux program`;
@@ -34880,15 +34962,15 @@ function describe(format) {
 
 // src/fetch/hash.ts
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
-import { pipeline } from "node:stream/promises";
+import { createReadStream as createReadStream2 } from "node:fs";
+import { pipeline as pipeline2 } from "node:stream/promises";
 function sha256Of(content) {
   return createHash("sha256").update(content).digest("hex");
 }
 async function sha256OfFile(path5, signal) {
   const hash = createHash("sha256");
-  await pipeline(
-    createReadStream(path5, { highWaterMark: 1024 * 1024 }),
+  await pipeline2(
+    createReadStream2(path5, { highWaterMark: 1024 * 1024 }),
     hash,
     signal === void 0 ? {} : { signal }
   );
@@ -35109,6 +35191,12 @@ function parseMirrors(text) {
       `mirrors: line ${index + 1} (${JSON.stringify(line)}): ${why}`,
       "Write each line as: <https URL prefix or registry host> <replacement URL>."
     );
+    if (hasUser(line)) {
+      throw new Failure(
+        `mirrors: line ${index + 1} holds a user or password in a URL (not shown here)`,
+        "Passwords in mirrors are not supported: let a proxy on this network add them, or allow this machine to read."
+      );
+    }
     const [from = "", to = "", ...rest] = line.split(/\s+/);
     if (to === "" || rest.length > 0) throw bad("two words are needed, what is replaced and its replacement");
     if (!HOST.test(from) && !isUrl(from, ["https:"]))
@@ -35133,6 +35221,9 @@ function isPrefix(prefix, url) {
 }
 function isUrl(text, protocols) {
   return URL.canParse(text) && protocols.includes(new URL(text).protocol);
+}
+function hasUser(text) {
+  return /:\/\/[^/\s]*@/.test(text);
 }
 function withoutSlash(url) {
   return url.replace(/\/+$/, "");
@@ -35256,7 +35347,7 @@ function parseRequest(values, context) {
     ccm: version("ccm-version"),
     csi: version("csi-version"),
     extraImages: read("extra-images", parseExtraImages) ?? [],
-    outputDir: read("output-dir", (text) => resolve(context.cwd, text)),
+    outputDir: read("output-dir", (text) => parseOutputDir(text, context.cwd)),
     cloudstack,
     mirrors: read("mirrors", parseMirrors) ?? [],
     ...optional("cni", version("cni-version")),
@@ -35291,6 +35382,18 @@ function addOn(name, version = ADD_ON_VERSIONS[name]) {
   return { kind: "add-on", name, version };
 }
 function parseManifest(input, text, names, cwd) {
+  if (hasUser(text)) {
+    throw new Failure(
+      `${input}: the URL holds a user or password (not shown here)`,
+      `Download the manifest in a step before, and set ${input} to the path of the file.`
+    );
+  }
+  if (new RegExp("\\p{Cc}", "u").test(text)) {
+    throw new Failure(
+      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
+      `Set ${input} to one URL, file or add-on.`
+    );
+  }
   const at2 = text.indexOf("@");
   const name = names.find((candidate) => candidate === (at2 < 0 ? text : text.slice(0, at2)));
   if (name !== void 0) {
@@ -35298,7 +35401,7 @@ function parseManifest(input, text, names, cwd) {
   }
   if (/^https?:\/\//i.test(text) && URL.canParse(text)) return { kind: "url", url: text };
   if (/^file:\/\//i.test(text) && URL.canParse(text)) return { kind: "file", path: fileURLToPath(text) };
-  if (!new RegExp("\\p{Cc}|:\\/\\/", "u").test(text) && (isAbsolute(text) || /[./]/.test(text))) {
+  if (!text.includes("://") && (isAbsolute(text) || /[./]/.test(text))) {
     return { kind: "file", path: resolve(cwd, text) };
   }
   throw new Failure(
@@ -35315,6 +35418,15 @@ function parseCloudStack(text) {
     );
   }
   return match[1];
+}
+function parseOutputDir(text, cwd) {
+  if (new RegExp("\\p{Cc}", "u").test(text)) {
+    throw new Failure(
+      `output-dir: ${JSON.stringify(text)} holds a line end or control character`,
+      "Set output-dir to the path of one directory."
+    );
+  }
+  return resolve(cwd, text);
 }
 function parseBuildName(text) {
   if (!BUILD_NAME.test(text)) {
@@ -35576,7 +35688,14 @@ function reportDuplicates(map, report) {
 }
 
 // src/manifests/parse.ts
+var LONGEST = 6e6;
 function parseManifest2(raw, where) {
+  if (raw.length > LONGEST) {
+    throw new Failure(
+      `${where} has ${raw.length} characters, more than the ${LONGEST} that a manifest may have here`,
+      CHOOSE_ANOTHER
+    );
+  }
   if (/^\s*<(?!<)/.test(raw)) {
     throw new Failure(
       `${where} is an HTML or XML page, no manifest: it begins ${beginning(raw)}`,
@@ -36081,6 +36200,7 @@ async function acquireFile(planned, path5, { downloads, log: log2 }) {
     return { path: path5, url: "none", sha256: sha256Of(source.text) };
   }
   try {
+    if (!(await stat(source.path)).isFile()) throw new Error("it is no regular file");
     await copyFile(source.path, path5);
     return { path: path5, url: `file:${source.path}`, sha256: sha256Of(await readFile(path5)) };
   } catch (thrown) {
@@ -36121,8 +36241,8 @@ async function makeRunnable(program2) {
 // src/fetch/download.ts
 import { createHash as createHash2 } from "node:crypto";
 import { createWriteStream as createWriteStream2 } from "node:fs";
-import { readFile as readFile2, rename as rename2, rm as rm2, stat as stat2 } from "node:fs/promises";
-import { pipeline as pipeline2 } from "node:stream/promises";
+import { readFile as readFile2, rename as rename2, rm as rm2, stat as stat3 } from "node:fs/promises";
+import { pipeline as pipeline3 } from "node:stream/promises";
 
 // node_modules/@actions/http-client/lib/index.js
 import * as http from "http";
@@ -36206,11 +36326,11 @@ var tunnel = __toESM(require_tunnel2(), 1);
 var import_undici = __toESM(require_undici(), 1);
 var __awaiter = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve5) {
-      resolve5(value);
+    return value instanceof P ? value : new P(function(resolve6) {
+      resolve6(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve5, reject) {
+  return new (P || (P = Promise))(function(resolve6, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -36226,7 +36346,7 @@ var __awaiter = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve5(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -36299,26 +36419,26 @@ var HttpClientResponse = class {
   }
   readBody() {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve5) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve6) => __awaiter(this, void 0, void 0, function* () {
         let output = Buffer.alloc(0);
         this.message.on("data", (chunk) => {
           output = Buffer.concat([output, chunk]);
         });
         this.message.on("end", () => {
-          resolve5(output.toString());
+          resolve6(output.toString());
         });
       }));
     });
   }
   readBodyBuffer() {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve5) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve6) => __awaiter(this, void 0, void 0, function* () {
         const chunks = [];
         this.message.on("data", (chunk) => {
           chunks.push(chunk);
         });
         this.message.on("end", () => {
-          resolve5(Buffer.concat(chunks));
+          resolve6(Buffer.concat(chunks));
         });
       }));
     });
@@ -36521,14 +36641,14 @@ var HttpClient = class {
    */
   requestRaw(info2, data) {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve5, reject) => {
+      return new Promise((resolve6, reject) => {
         function callbackForResult(err, res) {
           if (err) {
             reject(err);
           } else if (!res) {
             reject(new Error("Unknown error"));
           } else {
-            resolve5(res);
+            resolve6(res);
           }
         }
         this.requestRawWithCallback(info2, data, callbackForResult);
@@ -36772,12 +36892,12 @@ var HttpClient = class {
     return __awaiter(this, void 0, void 0, function* () {
       retryNumber = Math.min(ExponentialBackoffCeiling, retryNumber);
       const ms = ExponentialBackoffTimeSlice * Math.pow(2, retryNumber);
-      return new Promise((resolve5) => setTimeout(() => resolve5(), ms));
+      return new Promise((resolve6) => setTimeout(() => resolve6(), ms));
     });
   }
   _processResponse(res, options) {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve5, reject) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve6, reject) => __awaiter(this, void 0, void 0, function* () {
         const statusCode = res.message.statusCode || 0;
         const response = {
           statusCode,
@@ -36785,7 +36905,7 @@ var HttpClient = class {
           headers: {}
         };
         if (statusCode === HttpCodes.NotFound) {
-          resolve5(response);
+          resolve6(response);
         }
         function dateTimeDeserializer(key, value) {
           if (typeof value === "string") {
@@ -36824,7 +36944,7 @@ var HttpClient = class {
           err.result = response.result;
           reject(err);
         } else {
-          resolve5(response);
+          resolve6(response);
         }
       }));
     });
@@ -36895,11 +37015,11 @@ import { EOL as EOL2 } from "os";
 import { constants, promises } from "fs";
 var __awaiter2 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve5) {
-      resolve5(value);
+    return value instanceof P ? value : new P(function(resolve6) {
+      resolve6(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve5, reject) {
+  return new (P || (P = Promise))(function(resolve6, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -36915,7 +37035,7 @@ var __awaiter2 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve5(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -37195,11 +37315,11 @@ import * as fs from "fs";
 import * as path from "path";
 var __awaiter3 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve5) {
-      resolve5(value);
+    return value instanceof P ? value : new P(function(resolve6) {
+      resolve6(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve5, reject) {
+  return new (P || (P = Promise))(function(resolve6, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -37215,12 +37335,12 @@ var __awaiter3 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve5(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
 };
-var { chmod: chmod2, copyFile: copyFile2, lstat, mkdir, open: open2, readdir, rename, rm, rmdir, stat, symlink, unlink } = fs.promises;
+var { chmod: chmod2, copyFile: copyFile2, lstat, mkdir, open: open2, readdir, rename, rm, rmdir, stat: stat2, symlink, unlink } = fs.promises;
 var IS_WINDOWS = process.platform === "win32";
 function readlink(fsPath) {
   return __awaiter3(this, void 0, void 0, function* () {
@@ -37235,7 +37355,7 @@ var READONLY = fs.constants.O_RDONLY;
 function exists(fsPath) {
   return __awaiter3(this, void 0, void 0, function* () {
     try {
-      yield stat(fsPath);
+      yield stat2(fsPath);
     } catch (err) {
       if (err.code === "ENOENT") {
         return false;
@@ -37259,7 +37379,7 @@ function tryGetExecutablePath(filePath, extensions) {
   return __awaiter3(this, void 0, void 0, function* () {
     let stats = void 0;
     try {
-      stats = yield stat(filePath);
+      stats = yield stat2(filePath);
     } catch (err) {
       if (err.code !== "ENOENT") {
         console.log(`Unexpected error attempting to determine if executable file exists '${filePath}': ${err}`);
@@ -37282,7 +37402,7 @@ function tryGetExecutablePath(filePath, extensions) {
       filePath = originalFilePath + extension;
       stats = void 0;
       try {
-        stats = yield stat(filePath);
+        stats = yield stat2(filePath);
       } catch (err) {
         if (err.code !== "ENOENT") {
           console.log(`Unexpected error attempting to determine if executable file exists '${filePath}': ${err}`);
@@ -37328,11 +37448,11 @@ function isUnixExecutable(stats) {
 // node_modules/@actions/io/lib/io.js
 var __awaiter4 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve5) {
-      resolve5(value);
+    return value instanceof P ? value : new P(function(resolve6) {
+      resolve6(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve5, reject) {
+  return new (P || (P = Promise))(function(resolve6, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -37348,7 +37468,7 @@ var __awaiter4 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve5(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -37356,7 +37476,7 @@ var __awaiter4 = function(thisArg, _arguments, P, generator) {
 function cp(source_1, dest_1) {
   return __awaiter4(this, arguments, void 0, function* (source, dest, options = {}) {
     const { force, recursive, copySourceDirectory } = readCopyOptions(options);
-    const destStat = (yield exists(dest)) ? yield stat(dest) : null;
+    const destStat = (yield exists(dest)) ? yield stat2(dest) : null;
     if (destStat && destStat.isFile() && !force) {
       return;
     }
@@ -37364,7 +37484,7 @@ function cp(source_1, dest_1) {
     if (!(yield exists(source))) {
       throw new Error(`no such file or directory: ${source}`);
     }
-    const sourceStat = yield stat(source);
+    const sourceStat = yield stat2(source);
     if (sourceStat.isDirectory()) {
       if (!recursive) {
         throw new Error(`Failed to copy. ${source} is a directory, but tried to copy without recursive flag.`);
@@ -37491,7 +37611,7 @@ function cpDirRecursive(sourceDir, destDir, currentDepth, force) {
         yield copyFile3(srcFile, destFile, force);
       }
     }
-    yield chmod2(destDir, (yield stat(sourceDir)).mode);
+    yield chmod2(destDir, (yield stat2(sourceDir)).mode);
   });
 }
 function copyFile3(srcFile, destFile, force) {
@@ -37518,11 +37638,11 @@ function copyFile3(srcFile, destFile, force) {
 import { setTimeout as setTimeout2 } from "timers";
 var __awaiter5 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve5) {
-      resolve5(value);
+    return value instanceof P ? value : new P(function(resolve6) {
+      resolve6(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve5, reject) {
+  return new (P || (P = Promise))(function(resolve6, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -37538,7 +37658,7 @@ var __awaiter5 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve5(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -37757,7 +37877,7 @@ var ToolRunner = class extends events.EventEmitter {
         this.toolPath = path3.resolve(process.cwd(), this.options.cwd || process.cwd(), this.toolPath);
       }
       this.toolPath = yield which(this.toolPath, true);
-      return new Promise((resolve5, reject) => __awaiter5(this, void 0, void 0, function* () {
+      return new Promise((resolve6, reject) => __awaiter5(this, void 0, void 0, function* () {
         this._debug(`exec tool: ${this.toolPath}`);
         this._debug("arguments:");
         for (const arg of this.args) {
@@ -37840,7 +37960,7 @@ var ToolRunner = class extends events.EventEmitter {
           if (error) {
             reject(error);
           } else {
-            resolve5(exitCode);
+            resolve6(exitCode);
           }
         });
         if (this.options.input) {
@@ -37963,11 +38083,11 @@ var ExecState = class _ExecState extends events.EventEmitter {
 // node_modules/@actions/exec/lib/exec.js
 var __awaiter6 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve5) {
-      resolve5(value);
+    return value instanceof P ? value : new P(function(resolve6) {
+      resolve6(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve5, reject) {
+  return new (P || (P = Promise))(function(resolve6, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -37983,7 +38103,7 @@ var __awaiter6 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve5(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -38064,11 +38184,11 @@ var semver2 = __toESM(require_semver2(), 1);
 import { ok as ok2 } from "assert";
 var __awaiter7 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve5) {
-      resolve5(value);
+    return value instanceof P ? value : new P(function(resolve6) {
+      resolve6(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve5, reject) {
+  return new (P || (P = Promise))(function(resolve6, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -38084,7 +38204,7 @@ var __awaiter7 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve5(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -38269,6 +38389,21 @@ function _getTempDirectory() {
   const tempDirectory = process.env["RUNNER_TEMP"] || "";
   ok2(tempDirectory, "Expected RUNNER_TEMP to be defined");
   return tempDirectory;
+}
+
+// src/request/epoch.ts
+function parseEpoch(text) {
+  if (text === void 0 || text.trim() === "") return {};
+  if (!isUsableEpoch(Number(text.trim())) || !/^\d+$/.test(text.trim())) {
+    throw new Failure(
+      `SOURCE_DATE_EPOCH: ${JSON.stringify(text)} is no time`,
+      "Set it to whole seconds since 1970, between 1 and the year 2100, or do not set it."
+    );
+  }
+  return { epoch: Number(text.trim()) };
+}
+function isUsableEpoch(seconds) {
+  return Number.isInteger(seconds) && seconds >= 1 && seconds < 4102444800;
 }
 
 // src/together.ts
@@ -38460,7 +38595,7 @@ var Downloads = class {
     const restored = await cache.restore(key, part, check, this.#signal);
     if (restored !== void 0) {
       const changed = Number(restored.note);
-      return { sha256, size: (await stat2(part)).size, ...changed > 0 ? { lastModified: changed } : {} };
+      return { sha256, size: (await stat3(part)).size, ...changed > 0 ? { lastModified: changed } : {} };
     }
     const received = await this.#bytes(request, url, part);
     if (received.sha256 === sha256) await cache.save(key, part, String(received.lastModified ?? ""));
@@ -38473,7 +38608,7 @@ var Downloads = class {
   }
   async #bytes(request, url, part) {
     const from = mirroredUrl(this.#mirrors, url);
-    const named3 = from === url ? url : `${url} (by the mirror ${withoutUser(from)})`;
+    const named3 = from === url ? url : `${url} (by the mirror ${from})`;
     try {
       return await withRetries(() => this.#attempt(from, part), {
         what: `${request.what}: ${named3}`,
@@ -38505,7 +38640,7 @@ var Downloads = class {
     const hash = createHash2("sha256");
     let size = 0;
     try {
-      await pipeline2(
+      await pipeline3(
         message,
         async function* (chunks) {
           for await (const chunk of chunks) {
@@ -38534,7 +38669,7 @@ var Downloads = class {
     return {
       sha256: hash.digest("hex"),
       size,
-      ...Number.isNaN(changed) ? {} : { lastModified: Math.floor(changed / 1e3) }
+      ...isUsableEpoch(Math.floor(changed / 1e3)) ? { lastModified: Math.floor(changed / 1e3) } : {}
     };
   }
   async #follow(start) {
@@ -38548,6 +38683,9 @@ var Downloads = class {
       if (!URL.canParse(location, url))
         throw new StatusError(status, `was redirected to ${JSON.stringify(location)}, which is no URL`);
       const next = new URL(location, url);
+      if (next.protocol !== "https:" && next.protocol !== "http:") {
+        throw new StatusError(status, `was redirected to ${next.href}, which is not on the web`);
+      }
       if (next.protocol !== "https:" && url.startsWith("https:")) {
         throw new StatusError(
           310,
@@ -38588,15 +38726,9 @@ function isNotFound(thrown) {
 function isPassing(status) {
   return status === 408 || status === 425 || status === 429 || status >= 500;
 }
-function withoutUser(url) {
-  const parsed = new URL(url);
-  parsed.username = "";
-  parsed.password = "";
-  return parsed.href;
-}
 
 // src/images/containerd.ts
-import { mkdir as mkdir3, stat as stat3, writeFile as writeFile4 } from "node:fs/promises";
+import { mkdir as mkdir3, stat as stat4, writeFile as writeFile4 } from "node:fs/promises";
 import { join as join6 } from "node:path";
 import { setTimeout as sleep2 } from "node:timers/promises";
 
@@ -38717,7 +38849,7 @@ async function startContainerd(options) {
   };
 }
 async function answers(ctr, socket) {
-  const exists2 = await stat3(socket).catch((thrown) => {
+  const exists2 = await stat4(socket).catch((thrown) => {
     if (hasCode(thrown, "ENOENT")) return void 0;
     throw fileFailure("Cannot look for the socket of the private containerd", socket, thrown);
   });
@@ -38805,16 +38937,16 @@ function readKubeadmImages(stdout, version, log2) {
 }
 
 // src/images/pull.ts
-import { stat as stat6 } from "node:fs/promises";
+import { stat as stat7 } from "node:fs/promises";
 import { join as join7 } from "node:path";
 
 // src/images/archive.ts
 var import_tar_stream = __toESM(require_tar_stream(), 1);
 import { createHash as createHash3 } from "node:crypto";
-import { createReadStream as createReadStream2, createWriteStream as createWriteStream3 } from "node:fs";
-import { rename as rename3, rm as rm3, stat as stat4 } from "node:fs/promises";
+import { createReadStream as createReadStream3, createWriteStream as createWriteStream3 } from "node:fs";
+import { rename as rename3, rm as rm3, stat as stat5 } from "node:fs/promises";
 import { Transform } from "node:stream";
-import { pipeline as pipeline3 } from "node:stream/promises";
+import { pipeline as pipeline4 } from "node:stream/promises";
 var HEADER = { mode: 420, uid: 0, gid: 0, mtime: /* @__PURE__ */ new Date(0) };
 var INDEX_TYPE = "application/vnd.oci.image.index.v1+json";
 async function writeArchive(path5, names, content, containerd2, signal) {
@@ -38831,11 +38963,11 @@ async function writeArchive(path5, names, content, containerd2, signal) {
             throw thrown;
           }
         ),
-        pipeline3(archive, createWriteStream3(part, { flags: "wx" }), { signal })
+        pipeline4(archive, createWriteStream3(part, { flags: "wx" }), { signal })
       ],
       () => archive.destroy()
     );
-    const { size } = await stat4(part);
+    const { size } = await stat5(part);
     await rename3(part, path5);
     return size;
   } catch (thrown) {
@@ -38874,12 +39006,12 @@ function layoutIndex(names, { mediaType, digest, size }) {
   };
 }
 async function addBytes(archive, name, bytes) {
-  await new Promise((resolve5, reject) => {
-    archive.entry({ ...HEADER, name }, bytes, (error) => error ? reject(error) : resolve5());
+  await new Promise((resolve6, reject) => {
+    archive.entry({ ...HEADER, name }, bytes, (error) => error ? reject(error) : resolve6());
   });
 }
 async function addFile(archive, name, { digest, size }, path5, signal) {
-  const found = await stat4(path5);
+  const found = await stat5(path5);
   const broken = (why) => new Failure(
     `The layer ${digest} in ${path5} ${why}`,
     "Run again, on another disk if it stays: this one changes what is written to it."
@@ -38892,8 +39024,8 @@ async function addFile(archive, name, { digest, size }, path5, signal) {
       done(null, chunk);
     }
   });
-  await pipeline3(
-    createReadStream2(path5, { highWaterMark: 1024 * 1024 }),
+  await pipeline4(
+    createReadStream3(path5, { highWaterMark: 1024 * 1024 }),
     hashing,
     archive.entry({ ...HEADER, name, size }),
     { signal }
@@ -38903,8 +39035,8 @@ async function addFile(archive, name, { digest, size }, path5, signal) {
 }
 
 // src/images/cached.ts
-import { createReadStream as createReadStream3 } from "node:fs";
-import { stat as stat5 } from "node:fs/promises";
+import { createReadStream as createReadStream4 } from "node:fs";
+import { stat as stat6 } from "node:fs/promises";
 
 // src/verify/archive.ts
 import { createHash as createHash4 } from "node:crypto";
@@ -38996,8 +39128,8 @@ function errorAt(where, what, why, fix) {
 // src/verify/tar.ts
 var import_tar_stream2 = __toESM(require_tar_stream(), 1);
 import { Transform as Transform2 } from "node:stream";
-import { pipeline as pipeline4 } from "node:stream/promises";
-import { createGunzip } from "node:zlib";
+import { pipeline as pipeline5 } from "node:stream/promises";
+import { createGunzip as createGunzip2 } from "node:zlib";
 var END2 = 1024;
 var BrokenTar = class extends Error {
   name = "BrokenTar";
@@ -39032,8 +39164,8 @@ async function readTar(pieces, visit) {
     yield* { [Symbol.asyncIterator]: () => iterator };
   };
   try {
-    if (isCompressed) await pipeline4(whole2, createGunzip(), end, archive);
-    else await pipeline4(whole2, end, archive);
+    if (isCompressed) await pipeline5(whole2, createGunzip2(), end, archive);
+    else await pipeline5(whole2, end, archive);
   } catch (thrown) {
     if (failure !== void 0 && failure !== thrown) throw failure;
     if (thrown instanceof Failure) throw thrown;
@@ -39313,8 +39445,8 @@ function archiveKey({ reference, names }, digest, arch3) {
   return { kind: "image-archive-1", name: reference, facts: [digest, platformOf(arch3), ...names] };
 }
 async function archiveProblem(path5, { names }, digest, arch3) {
-  const { size } = await stat5(path5);
-  const pieces = createReadStream3(path5, { highWaterMark: 1024 * 1024 });
+  const { size } = await stat6(path5);
+  const pieces = createReadStream4(path5, { highWaterMark: 1024 * 1024 });
   try {
     const archive = await inspectArchive({ path: path5, size }, pieces, arch3);
     const [finding] = archive.findings;
@@ -39731,7 +39863,7 @@ async function pullImages(planned, options) {
     const path5 = join7(dir, image.fileName);
     const restored = await restore(image, path5);
     const digest = restored ?? await fetch(image, path5);
-    const { size } = await stat6(path5);
+    const { size } = await stat7(path5);
     count++;
     bytes += size;
     const megabytes = Math.ceil(bytes / 1e6);
@@ -39761,36 +39893,12 @@ async function pullImages(planned, options) {
 }
 
 // src/images/toolchain.ts
-import { join as join8 } from "node:path";
-async function provideContainerd(context) {
-  const [containerd2, ctr] = await Promise.all([which("containerd"), which("ctr")]);
-  if (containerd2 !== "" && ctr !== "") return { containerd: containerd2, ctr };
-  const arch3 = hostArch();
-  const version = DEFAULTS.containerd;
-  const cached = find("containerd", version, arch3);
-  if (cached !== "") return binariesIn(cached);
-  context.log.info(`containerd is not on this machine: fetching ${version}`);
-  const input = "mirrors";
-  const archive = await context.downloads.file(
-    { what: "containerd", input, candidates: containerd(version, arch3) },
-    join8(context.dir, "containerd.tar.gz")
-  );
-  await requireContent(archive, { kind: "gzip" }, input);
-  const extracted = await extractTar(archive.path, join8(context.dir, "containerd-release"));
-  return binariesIn(await cacheDir(extracted, "containerd", version, arch3));
-}
-function binariesIn(dir) {
-  return { containerd: join8(dir, "bin", "containerd"), ctr: join8(dir, "bin", "ctr") };
-}
-
-// src/iso/writer.ts
-import { randomUUID as randomUUID3 } from "node:crypto";
-import { mkdir as mkdir5, open as open4, rename as rename4, rm as rm4 } from "node:fs/promises";
-import { dirname as dirname4, join as join10, resolve as resolve3 } from "node:path";
+import { join as join9 } from "node:path";
 
 // src/exec.ts
 import { randomUUID as randomUUID2 } from "node:crypto";
-import { readdir as readdir2, readFile as readFile5 } from "node:fs/promises";
+import { access as access2, constants as constants3, readdir as readdir2, readFile as readFile5, stat as stat8 } from "node:fs/promises";
+import { delimiter as delimiter2, join as join8 } from "node:path";
 import { setTimeout as sleep3 } from "node:timers/promises";
 var MARKER2 = "CKS_ISO_RUN";
 var QUOTED_LINES = 12;
@@ -39906,27 +40014,64 @@ async function markedProcesses(id) {
   return pids.filter((pid, index) => marked[index] && pid !== process.pid);
 }
 async function findProgram(program2, options) {
-  try {
-    return await which(program2, true);
-  } catch (thrown) {
-    throw new Failure(`${options.what}: the program ${program2} is not on this machine`, options.next, {
-      cause: thrown
-    });
+  const path5 = await findOnPath(program2);
+  if (path5 === void 0) {
+    throw new Failure(`${options.what}: the program ${program2} is not on this machine`, options.next);
   }
+  return path5;
+}
+async function findOnPath(program2) {
+  const folders = program2.includes("/") ? [""] : (process.env.PATH ?? "").split(delimiter2).filter(Boolean);
+  for (const folder of folders) {
+    const path5 = join8(folder, program2);
+    const isProgram = await access2(path5, constants3.X_OK).then(() => stat8(path5)).then(
+      (found) => found.isFile(),
+      () => false
+    );
+    if (isProgram) return path5;
+  }
+  return void 0;
 }
 function quoted2(path5) {
   return `"${path5.replaceAll('"', '\\"')}"`;
 }
 async function aborted(signal, ends) {
-  return await new Promise((resolve5) => {
-    if (signal.aborted) resolve5("cancelled");
-    signal.addEventListener("abort", () => resolve5("cancelled"), { once: true, signal: ends });
-    ends.addEventListener("abort", () => resolve5("cancelled"), { once: true });
+  return await new Promise((resolve6) => {
+    if (signal.aborted) resolve6("cancelled");
+    signal.addEventListener("abort", () => resolve6("cancelled"), { once: true, signal: ends });
+    ends.addEventListener("abort", () => resolve6("cancelled"), { once: true });
   });
 }
 function tailOf(output) {
   return output.trim().split("\n").slice(-QUOTED_LINES).join("\n");
 }
+
+// src/images/toolchain.ts
+async function provideContainerd(context) {
+  const [containerd2, ctr] = await Promise.all([findOnPath("containerd"), findOnPath("ctr")]);
+  if (containerd2 !== void 0 && ctr !== void 0) return { containerd: containerd2, ctr };
+  const arch3 = hostArch();
+  const version = DEFAULTS.containerd;
+  const cached = find("containerd", version, arch3);
+  if (cached !== "") return binariesIn(cached);
+  context.log.info(`containerd is not on this machine: fetching ${version}`);
+  const input = "mirrors";
+  const archive = await context.downloads.file(
+    { what: "containerd", input, candidates: containerd(version, arch3) },
+    join9(context.dir, "containerd.tar.gz")
+  );
+  await requireContent(archive, { kind: "gzip" }, input);
+  const extracted = await extractTar(archive.path, join9(context.dir, "containerd-release"));
+  return binariesIn(await cacheDir(extracted, "containerd", version, arch3));
+}
+function binariesIn(dir) {
+  return { containerd: join9(dir, "bin", "containerd"), ctr: join9(dir, "bin", "ctr") };
+}
+
+// src/iso/writer.ts
+import { randomUUID as randomUUID3 } from "node:crypto";
+import { mkdir as mkdir5, open as open4, rename as rename4, rm as rm4 } from "node:fs/promises";
+import { dirname as dirname4, join as join11, resolve as resolve3 } from "node:path";
 
 // src/iso/kinds.ts
 var VOLUME_ID = "CDROM";
@@ -40459,9 +40604,9 @@ async function hasSudo(programs, next) {
 }
 
 // src/iso/tree.ts
-import { constants as constants3 } from "node:fs";
-import { chmod as chmod3, copyFile as copyFile4, link, lstat as lstat2, mkdir as mkdir4, readdir as readdir3, realpath, stat as stat7 } from "node:fs/promises";
-import { join as join9, relative as relative2 } from "node:path";
+import { constants as constants4 } from "node:fs";
+import { chmod as chmod3, copyFile as copyFile4, link, lstat as lstat2, mkdir as mkdir4, readdir as readdir3, realpath, stat as stat9 } from "node:fs/promises";
+import { join as join10, relative as relative2 } from "node:path";
 var DIRECTORY_MODE = 493;
 function modeOf(path5) {
   return path5.startsWith("k8s/") || path5.startsWith("scripts/") ? 493 : 420;
@@ -40470,7 +40615,7 @@ async function buildTree(dir, files) {
   checkIsoPaths(files.map(({ path: path5 }) => path5));
   await makeDirectory(dir);
   const directories = new Set(files.flatMap(({ path: path5 }) => parentsOf(path5)));
-  for (const directory of directories) await makeDirectory(join9(dir, directory));
+  for (const directory of directories) await makeDirectory(join10(dir, directory));
   const placed = /* @__PURE__ */ new Map();
   for (const file of files) await place(dir, file, placed);
 }
@@ -40483,11 +40628,11 @@ async function makeDirectory(dir) {
   }
 }
 async function place(dir, { path: path5, source }, placed) {
-  const target = join9(dir, path5);
+  const target = join10(dir, path5);
   const mode = modeOf(path5);
   try {
     const file = await realpath(source);
-    const status = await stat7(file);
+    const status = await stat9(file);
     if (!status.isFile()) throw new Failure(`${source} is no file`, `Name a file for ${path5} on the ISO.`);
     const key = `${mode} ${file}`;
     const twin = placed.get(key);
@@ -40495,7 +40640,7 @@ async function place(dir, { path: path5, source }, placed) {
     const from = twin ?? file;
     const canLink = twin !== void 0 || (status.mode & 4095) === mode;
     if (canLink && await isLinked(from, target)) return;
-    await copyFile4(from, target, constants3.COPYFILE_EXCL | constants3.COPYFILE_FICLONE);
+    await copyFile4(from, target, constants4.COPYFILE_EXCL | constants4.COPYFILE_FICLONE);
     await chmod3(target, mode);
   } catch (thrown) {
     throw fileFailure(`Cannot put ${path5} on the ISO`, source, thrown);
@@ -40512,7 +40657,7 @@ async function listTree(dir) {
     const found = await readdir3(dir, { recursive: true, withFileTypes: true });
     const entries = await Promise.all(
       found.map(async (entry) => {
-        const path5 = join9(entry.parentPath, entry.name);
+        const path5 = join10(entry.parentPath, entry.name);
         const isDirectory2 = entry.isDirectory();
         return {
           path: relative2(dir, path5),
@@ -40580,7 +40725,7 @@ async function writeIso({ writer, tree, output, epoch, programs, log: log2 }) {
   }
   const entries = await listTree(tree);
   requireSizes(entries, writer);
-  const partial = join10(dirname4(final), `.cks-iso-${randomUUID3()}.partial`);
+  const partial = join11(dirname4(final), `.cks-iso-${randomUUID3()}.partial`);
   await reserve(final, partial);
   try {
     const args = writerArguments(writer, epoch, partial);
@@ -40633,7 +40778,7 @@ function writeFailure(what, writer, exitCode, output) {
 }
 
 // src/plan/resolve.ts
-import { join as join11 } from "node:path";
+import { join as join12 } from "node:path";
 
 // src/fetch/git.ts
 var TIMEOUT4 = 6e4;
@@ -40641,11 +40786,12 @@ var PERMANENT = /not found|authentication failed|could not read username|does no
 async function listRefs(repository, patterns, context) {
   const from = mirroredUrl(context.mirrors, repository);
   const what = `Cannot list the releases of ${repository}${from === repository ? "" : ` (by the mirror ${from})`}`;
-  const next = `Run again; if it stays, set ${context.input} to an exact version, or name a mirror of ${repository} in mirrors.`;
+  const instead = context.input === void 0 ? "" : `set ${context.input} to an exact version, or `;
+  const next = `Run again; if it stays, ${instead}name a mirror of ${repository} in mirrors. It takes git on this machine.`;
   const attempt = async () => {
     const output = await context.programs.tryRun("git", ["ls-remote", "--", from, ...patterns], {
       what,
-      next: "Install git, or set the inputs to exact versions.",
+      next,
       timeout: TIMEOUT4,
       // A repository that asks for a password is an error here, not a question.
       env: { GIT_TERMINAL_PROMPT: "0", GIT_ASKPASS: "true" }
@@ -40837,7 +40983,7 @@ async function newestPatch(minor, context) {
     input: "kubernetes-version",
     candidates: [{ url }]
   };
-  const { text } = await context.downloads.text(request, join11(context.workspace.dir, `stable-${minor}.txt`));
+  const { text } = await context.downloads.text(request, join12(context.workspace.dir, `stable-${minor}.txt`));
   const version = text.trim();
   if (!/^v\d+\.\d+\.\d+$/.test(version) || minorOf(version.slice(1)) !== minor) {
     throw new Failure(
@@ -40860,7 +41006,7 @@ async function newestAutoscaler(minor, request, context) {
   if (newest === void 0) {
     throw new Failure(
       `There is no cluster-autoscaler release for ${minor} (no tag cluster-autoscaler-${minor}.* at ${REPOSITORIES.autoscaler})`,
-      `Check kubernetes-version; if Kubernetes ${minor} is right, set autoscaler-version to a release of another minor.`
+      `Check kubernetes-version; if Kubernetes ${minor} is right, set autoscaler-version to a release of another minor. A mirror of that repository may also lag behind, or answer with a page of its own.`
     );
   }
   return newest;
@@ -40885,7 +41031,7 @@ async function nearestCrictl(minor, request, context) {
 async function commitOfUnits(request, context) {
   const repository = REPOSITORIES.nodeUnits;
   const branch = "refs/heads/main";
-  const refs = await refsOf(repository, branch, "mirrors", request, context);
+  const refs = await refsOf(repository, branch, void 0, request, context);
   const commit = refs.find(({ name }) => name === branch)?.commit;
   if (commit === void 0) {
     throw new Failure(
@@ -40899,18 +41045,35 @@ async function tags(repository, pattern, input, request, context) {
   return await refsOf(repository, `refs/tags/${pattern}`, input, request, context);
 }
 async function refsOf(repository, pattern, input, request, { workspace, log: log2 }) {
-  return await listRefs(repository, [pattern], { ...workspace, log: log2, mirrors: request.mirrors, input });
+  return await listRefs(repository, [pattern], {
+    ...workspace,
+    log: log2,
+    mirrors: request.mirrors,
+    ...input === void 0 ? {} : { input }
+  });
 }
 function fail(what, repository, input) {
   throw new Failure(
     `There is no release of ${what} among the tags of ${repository}`,
-    `Set ${input} to a release.`
+    `Set ${input} to a release. A mirror of that repository may lag behind, or answer with a page of its own.`
   );
 }
 
 // src/publish.ts
-import { access as access2, constants as constants4, copyFile as copyFile5, mkdir as mkdir6, mkdtemp, rename as rename5, rm as rm5, stat as stat8, writeFile as writeFile5 } from "node:fs/promises";
-import { join as join12 } from "node:path";
+import {
+  access as access3,
+  constants as constants5,
+  copyFile as copyFile5,
+  lstat as lstat3,
+  mkdir as mkdir6,
+  mkdtemp,
+  rename as rename5,
+  rm as rm5,
+  rmdir as rmdir2,
+  stat as stat10,
+  writeFile as writeFile5
+} from "node:fs/promises";
+import { dirname as dirname5, join as join13 } from "node:path";
 
 // src/plan/plan.ts
 var VERSION_NAMES = [
@@ -40958,15 +41121,14 @@ function encode(word) {
 // src/publish.ts
 async function publish(parts, outputDir, { workspace, log: log2 }) {
   const { name, record, files, writer } = parts;
-  const versions = join12(workspace.dir, "versions.txt");
+  const versions = join13(workspace.dir, "versions.txt");
   await writeFile5(versions, formatRecord(record));
-  const tree = join12(workspace.dir, "tree");
+  const tree = join13(workspace.dir, "tree");
   await buildTree(tree, [...files, { path: "versions.txt", source: versions }]);
-  const isoPath = join12(outputDir, `${name}.iso`);
-  const versionsPath = join12(outputDir, `${name}.versions.txt`);
-  const staging = await mkdtemp(join12(outputDir, ".cks-iso-"));
+  const { isoPath, versionsPath } = pathsOf2(outputDir, name);
+  const staging = await mkdtemp(join13(outputDir, ".cks-iso-"));
   try {
-    const staged = { iso: join12(staging, `${name}.iso`), versions: join12(staging, "versions.txt") };
+    const staged = { iso: join13(staging, `${name}.iso`), versions: join13(staging, "versions.txt") };
     await writeIso({
       writer,
       tree,
@@ -40977,7 +41139,7 @@ async function publish(parts, outputDir, { workspace, log: log2 }) {
     });
     const [isoSha256, { size: isoSize }] = await Promise.all([
       sha256OfFile(staged.iso, workspace.signal),
-      stat8(staged.iso)
+      stat10(staged.iso)
     ]);
     await copyFile5(versions, staged.versions);
     workspace.signal.throwIfAborted();
@@ -40990,22 +41152,58 @@ async function publish(parts, outputDir, { workspace, log: log2 }) {
     await rm5(staging, { recursive: true, force: true });
   }
 }
+function pathsOf2(outputDir, name) {
+  return { isoPath: join13(outputDir, `${name}.iso`), versionsPath: join13(outputDir, `${name}.versions.txt`) };
+}
+async function requireReplaceable(outputDir, name) {
+  for (const path5 of Object.values(pathsOf2(outputDir, name))) {
+    const there = await lstat3(path5).catch(() => void 0);
+    if (there !== void 0 && !there.isFile() && !there.isSymbolicLink()) {
+      throw new Failure(
+        `${path5} is there already, and is no file that a build could replace`,
+        "Move it away, or choose another build-name or output-dir."
+      );
+    }
+  }
+}
 async function requireWritable(dir) {
   try {
-    await mkdir6(dir, { recursive: true });
-    await access2(dir, constants4.W_OK | constants4.X_OK);
+    const made = await makeDirectory2(dir);
+    await access3(dir, constants5.W_OK | constants5.X_OK);
+    return made;
   } catch (thrown) {
     throw fileFailure("output-dir cannot be written to", dir, thrown);
+  }
+}
+async function makeDirectory2(dir) {
+  try {
+    await mkdir6(dir);
+    return [dir];
+  } catch (thrown) {
+    if (hasCode(thrown, "EEXIST") && (await stat10(dir)).isDirectory()) return [];
+    if (!hasCode(thrown, "ENOENT")) throw thrown;
+    const above = await makeDirectory2(dirname5(dir));
+    await mkdir6(dir);
+    return [dir, ...above];
+  }
+}
+async function removeEmpty(dirs) {
+  for (const dir of dirs) {
+    const isGone = await rmdir2(dir).then(
+      () => true,
+      () => false
+    );
+    if (!isGone) return;
   }
 }
 
 // src/workspace.ts
 import { mkdtemp as mkdtemp2, rm as rm6 } from "node:fs/promises";
-import { join as join13 } from "node:path";
+import { join as join14 } from "node:path";
 async function withWorkspace(parent, cancel, body) {
   const failed = new AbortController();
   const signal = AbortSignal.any([cancel, failed.signal]);
-  const dir = await mkdtemp2(join13(parent, "cks-iso-")).catch((thrown) => {
+  const dir = await mkdtemp2(join14(parent, "cks-iso-")).catch((thrown) => {
     throw fileFailure("Cannot make a working directory", parent, thrown);
   });
   const programs = new Programs(signal);
@@ -41022,34 +41220,39 @@ async function withWorkspace(parent, cancel, body) {
 var FALLBACK_EPOCH = 1577836800;
 async function build(request, environment2) {
   return await withStages(request, environment2, async (stages) => {
-    await requireWritable(request.outputDir);
-    const { workspace, log: log2 } = stages;
-    const [writer, containerd2, plan] = await together(
-      [findIsoWriter(workspace.programs, log2), ownContainerd(request, stages), resolvePlan(request, stages)],
-      workspace.stop
-    );
-    logPlan(plan, log2);
-    const binaries = acquireBinaries(plan, stages);
-    const manifests = acquireManifests(plan, stages);
-    const images = imagesOf2(plan, kubeadmOf(plan, binaries, stages), manifests, containerd2, stages).then(
-      (planned) => pull(planned, plan, containerd2, stages)
-    );
-    const [binaryFiles, manifestFiles, pulled] = await together(
-      [binaries, manifests.then((all2) => all2.flatMap(({ acquired }) => acquired)), images],
-      workspace.stop
-    );
-    const epoch = environment2.epoch ?? binaryFiles.find(({ file }) => file.path === "k8s/kubeadm")?.lastModified ?? FALLBACK_EPOCH;
-    const files = [...binaryFiles, ...manifestFiles];
-    const record = recordOf(plan, epoch, files, pulled);
-    const archives = pulled.map(({ fileName, path: path5 }) => ({ path: `docker/${fileName}`, source: path5 }));
-    const all = [...files.map(({ file }) => file), ...archives];
-    const published = await publish(
-      { name: plan.name, record, files: all, writer },
-      request.outputDir,
-      stages
-    );
-    return { plan, record, images: pulled, ...published };
+    const made = await requireWritable(request.outputDir);
+    try {
+      return await buildInto(request, environment2, stages);
+    } catch (thrown) {
+      await removeEmpty(made);
+      throw thrown;
+    }
   });
+}
+async function buildInto(request, environment2, stages) {
+  const { workspace, log: log2 } = stages;
+  const [writer, containerd2, plan] = await together(
+    [findIsoWriter(workspace.programs, log2), ownContainerd(request, stages), resolvePlan(request, stages)],
+    workspace.stop
+  );
+  await requireReplaceable(request.outputDir, plan.name);
+  logPlan(plan, log2);
+  const binaries = acquireBinaries(plan, stages);
+  const manifests = acquireManifests(plan, stages);
+  const images = imagesOf2(plan, kubeadmOf(plan, binaries, stages), manifests, containerd2, stages).then(
+    (planned) => pull(planned, plan, containerd2, stages)
+  );
+  const [binaryFiles, manifestFiles, pulled] = await together(
+    [binaries, manifests.then((all2) => all2.flatMap(({ acquired }) => acquired)), images],
+    workspace.stop
+  );
+  const epoch = environment2.epoch ?? binaryFiles.find(({ file }) => file.path === "k8s/kubeadm")?.lastModified ?? FALLBACK_EPOCH;
+  const files = [...binaryFiles, ...manifestFiles];
+  const record = recordOf(plan, epoch, files, pulled);
+  const archives = pulled.map(({ fileName, path: path5 }) => ({ path: `docker/${fileName}`, source: path5 }));
+  const all = [...files.map(({ file }) => file), ...archives];
+  const published = await publish({ name: plan.name, record, files: all, writer }, request.outputDir, stages);
+  return { plan, record, images: pulled, ...published };
 }
 async function describePlan(request, environment2) {
   return await withStages(request, environment2, async (stages) => {
@@ -41083,7 +41286,7 @@ async function withStages(request, { log: log2, cancel, tempDir, pauses, cache }
 async function ownContainerd(request, { workspace, downloads, log: log2 }) {
   const binaries = await provideContainerd({ downloads, dir: workspace.dir, log: log2 });
   return await startContainerd({
-    dir: join14(workspace.dir, "containerd"),
+    dir: join15(workspace.dir, "containerd"),
     programs: workspace.programs,
     binaries,
     mirrors: registryMirrors(request.mirrors),
@@ -41109,7 +41312,7 @@ async function imagesOf2(plan, kubeadm, manifests, containerd2, { workspace, log
 }
 async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log2, pauses, cache }) {
   const { signal, stop } = workspace;
-  const dir = join14(workspace.dir, "archives");
+  const dir = join15(workspace.dir, "archives");
   await mkdir7(dir);
   const kept = cache === void 0 ? {} : { cache };
   return await pullImages(planned, {
@@ -41939,7 +42142,7 @@ async function zonesCalled(api, wanted) {
 // src/cloudstack/manifest.ts
 import { randomUUID as randomUUID4 } from "node:crypto";
 import { readFile as readFile6 } from "node:fs/promises";
-import { isAbsolute as isAbsolute2, join as join15 } from "node:path";
+import { isAbsolute as isAbsolute2, join as join16 } from "node:path";
 async function autoscalerManifest2(source, context) {
   const manifest = parseManifest2(await textFrom(source, context), source);
   requireAutoscalerPlaceholders(manifest);
@@ -41953,10 +42156,10 @@ async function textFrom(source, context) {
       input: "autoscaler-manifest",
       candidates: [{ url: source }]
     };
-    const { text } = await downloads.text(request, join15(context.tempDir, `cks-iso-${randomUUID4()}.yaml`));
+    const { text } = await downloads.text(request, join16(context.tempDir, `cks-iso-${randomUUID4()}.yaml`));
     return text;
   }
-  const path5 = isAbsolute2(source) ? source : join15(context.cwd, source);
+  const path5 = isAbsolute2(source) ? source : join16(context.cwd, source);
   if (path5.toLowerCase().endsWith(".iso")) return await textOnIso(path5);
   return await readFile6(path5, "utf8").catch((thrown) => {
     throw new Failure(
@@ -42324,8 +42527,8 @@ var FIELD_MANAGER = "cks-iso";
 var Kubernetes = class {
   #access;
   #options;
-  constructor(access3, options) {
-    this.#access = access3;
+  constructor(access4, options) {
+    this.#access = access4;
     this.#options = options;
   }
   /**
@@ -42479,12 +42682,12 @@ async function redeployByKubeconfig(api, cluster, manifest, timeout, log2) {
   if (typeof config !== "string") {
     throw new Failure(`CloudStack has no kubeconfig of cluster ${cluster.name}`, "Use redeploy: scale.");
   }
-  const access3 = parseKubeconfig(config, `the kubeconfig of cluster ${cluster.name}`);
-  const kubernetes = new Kubernetes(access3, { log: log2, signal: api.signal, timing: api.timing });
+  const access4 = parseKubeconfig(config, `the kubeconfig of cluster ${cluster.name}`);
+  const kubernetes = new Kubernetes(access4, { log: log2, signal: api.signal, timing: api.timing });
   const filledIn = rendered(manifest, cluster.id, cluster.sizes);
   const objects = filledIn.documents.flatMap((document) => unfolded(document.toJS()));
   const deployments = objects.filter(({ kind }) => kind === "Deployment");
-  log2.info(`cluster ${cluster.name}: redeploying the autoscaler at ${access3.server}`);
+  log2.info(`cluster ${cluster.name}: redeploying the autoscaler at ${access4.server}`);
   const running = await Promise.all(deployments.map((deployment) => kubernetes.get(deployment)));
   for (const object of objects) {
     await kubernetes.apply(object);
@@ -42959,18 +43162,6 @@ function throwFailure({ failure }) {
   if (failure !== void 0) throw failure;
 }
 
-// src/request/epoch.ts
-function parseEpoch(text) {
-  if (text === void 0 || text.trim() === "") return {};
-  if (!/^\d{1,10}$/.test(text.trim())) {
-    throw new Failure(
-      `SOURCE_DATE_EPOCH: ${JSON.stringify(text)} is no time`,
-      "Set it to whole seconds since 1970, or do not set it."
-    );
-  }
-  return { epoch: Number(text.trim()) };
-}
-
 // src/signals.ts
 function cancelSignal() {
   const cancel = new AbortController();
@@ -42981,19 +43172,19 @@ function cancelSignal() {
 // src/entry/cli.ts
 var CANCELLED = 130;
 var { env } = process;
+var print = process.stdout.write.bind(process.stdout);
+process.stdout.write = process.stderr.write.bind(process.stderr);
 var log = {
   info: (message) => console.error(message),
   notice: (message) => console.error(`notice: ${message}`),
-  warning: (message, place2) => console.error(
-    `warning: ${place2 === void 0 ? "" : `${place2.file}${place2.line ? `:${place2.line}` : ""}: `}${message}`
-  ),
+  warning: (message) => console.error(`warning: ${message}`),
   debug: (message) => {
     if (env.CKS_ISO_DEBUG !== void 0) console.error(message);
   }
 };
 function environment(cancel) {
-  env.RUNNER_TOOL_CACHE ??= join16(env.XDG_CACHE_HOME ?? join16(homedir(), ".cache"), "cks-iso");
-  env.RUNNER_TEMP ??= tmpdir();
+  env.RUNNER_TOOL_CACHE ||= join17(env.XDG_CACHE_HOME || join17(homedir(), ".cache"), "cks-iso");
+  env.RUNNER_TEMP = resolve5(env.RUNNER_TEMP || tmpdir());
   return { log, cancel, tempDir: env.RUNNER_TEMP, ...parseEpoch(env.SOURCE_DATE_EPOCH) };
 }
 async function runBuild(values, cancel) {
@@ -43001,7 +43192,8 @@ async function runBuild(values, cancel) {
   const result = await build(request, environment(cancel));
   log.info(`${sizeOf(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`);
   log.info(`versions: ${result.versionsPath}`);
-  console.log(result.isoPath);
+  print(`${result.isoPath}
+`);
 }
 function settingOptions(command) {
   for (const { name, description, default: fallback } of BUILD_SETTINGS) {
@@ -43025,21 +43217,19 @@ async function printImages(files) {
       return imagesOf(parseManifest2(text, file));
     })
   );
-  for (const image of new Set(found.flat())) console.log(image);
+  for (const image of new Set(found.flat())) print(`${image}
+`);
 }
 function commandLine(cancel) {
-  const program2 = new Command("cks-iso").description("Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.").configureHelp({ subcommandTerm: (command) => command.name() }).exitOverride();
+  const program2 = new Command("cks-iso").description("Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.").configureHelp({ subcommandTerm: (command) => command.name() }).version(package_default.version).exitOverride();
   settingOptions(program2.command("build").description("build an ISO; prints its path")).action(
     async (options) => await runBuild(valuesOf2(options), cancel)
   );
   settingOptions(program2.command("plan").description("print what would be built, as YAML, and stop")).action(
     async (options) => {
       const request = parseRequest(valuesOf2(options), { cwd: process.cwd() });
-      console.log(
-        (0, import_yaml8.stringify)(await describePlan(request, environment(cancel)), {
-          aliasDuplicateObjects: false
-        }).trimEnd()
-      );
+      const plan = await describePlan(request, environment(cancel));
+      print((0, import_yaml8.stringify)(plan, { aliasDuplicateObjects: false }));
     }
   );
   program2.command("images <files...>").description("print the image references of manifests, one a line, as written").action(printImages);
@@ -43050,7 +43240,8 @@ function commandLine(cancel) {
     cwd: process.cwd(),
     tempDir: tmpdir(),
     env,
-    print: (text) => console.log(text)
+    print: (text) => void print(`${text}
+`)
   });
   return program2;
 }

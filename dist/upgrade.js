@@ -30760,6 +30760,11 @@ var HTTPError = class extends Error {
 var IS_WINDOWS3 = process.platform === "win32";
 var IS_MAC = process.platform === "darwin";
 
+// src/request/epoch.ts
+function isUsableEpoch(seconds) {
+  return Number.isInteger(seconds) && seconds >= 1 && seconds < 4102444800;
+}
+
 // src/request/mirrors.ts
 function mirroredUrl(mirrors, url) {
   const fitting = mirrors.filter(({ from }) => from.includes("://") && isPrefix(from, url));
@@ -30941,7 +30946,7 @@ var Downloads = class {
   }
   async #bytes(request, url, part) {
     const from = mirroredUrl(this.#mirrors, url);
-    const named3 = from === url ? url : `${url} (by the mirror ${withoutUser(from)})`;
+    const named3 = from === url ? url : `${url} (by the mirror ${from})`;
     try {
       return await withRetries(() => this.#attempt(from, part), {
         what: `${request.what}: ${named3}`,
@@ -31002,7 +31007,7 @@ var Downloads = class {
     return {
       sha256: hash.digest("hex"),
       size,
-      ...Number.isNaN(changed) ? {} : { lastModified: Math.floor(changed / 1e3) }
+      ...isUsableEpoch(Math.floor(changed / 1e3)) ? { lastModified: Math.floor(changed / 1e3) } : {}
     };
   }
   async #follow(start) {
@@ -31016,6 +31021,9 @@ var Downloads = class {
       if (!URL.canParse(location, url))
         throw new StatusError(status, `was redirected to ${JSON.stringify(location)}, which is no URL`);
       const next = new URL(location, url);
+      if (next.protocol !== "https:" && next.protocol !== "http:") {
+        throw new StatusError(status, `was redirected to ${next.href}, which is not on the web`);
+      }
       if (next.protocol !== "https:" && url.startsWith("https:")) {
         throw new StatusError(
           310,
@@ -31055,12 +31063,6 @@ function isNotFound(thrown) {
 }
 function isPassing(status) {
   return status === 408 || status === 425 || status === 429 || status >= 500;
-}
-function withoutUser(url) {
-  const parsed = new URL(url);
-  parsed.username = "";
-  parsed.password = "";
-  return parsed.href;
 }
 
 // src/iso/reader.ts
@@ -31650,7 +31652,14 @@ function reportDuplicates(map, report) {
 }
 
 // src/manifests/parse.ts
+var LONGEST = 6e6;
 function parseManifest(raw, where) {
+  if (raw.length > LONGEST) {
+    throw new Failure(
+      `${where} has ${raw.length} characters, more than the ${LONGEST} that a manifest may have here`,
+      CHOOSE_ANOTHER
+    );
+  }
   if (/^\s*<(?!<)/.test(raw)) {
     throw new Failure(
       `${where} is an HTML or XML page, no manifest: it begins ${beginning(raw)}`,
@@ -32935,7 +32944,7 @@ function runnerLog() {
   };
 }
 function harmless(message) {
-  return message.replace(/^(\s*)(::|##\[)/gm, "$1 $2");
+  return message.replace(/^(\s*)::/gm, "$1 ::").replaceAll("##[", "## [");
 }
 function properties(place) {
   if (place === void 0) return {};

@@ -1,4 +1,4 @@
-import { chmod, copyFile, readFile, writeFile } from 'node:fs/promises'
+import { chmod, copyFile, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import pMap from 'p-map'
 import { hostArch } from './arch.ts'
@@ -120,6 +120,8 @@ async function acquireFile(
     return { path, url: 'none', sha256: sha256Of(source.text) }
   }
   try {
+    // A pipe would be copied as nothing, and could keep a build waiting for ever.
+    if (!(await stat(source.path)).isFile()) throw new Error('it is no regular file')
     await copyFile(source.path, path)
     return { path, url: `file:${source.path}`, sha256: sha256Of(await readFile(path)) }
   } catch (thrown) {

@@ -22,7 +22,7 @@ import type { Log } from './log.ts'
 import type { PieceCache } from './piece-cache.ts'
 import type { Plan } from './plan/plan.ts'
 import { resolvePlan } from './plan/resolve.ts'
-import { type Published, publish, requireWritable } from './publish.ts'
+import { type Published, publish, removeEmpty, requireReplaceable, requireWritable } from './publish.ts'
 import type { IsoRecord } from './record/record.ts'
 import { registryMirrors } from './request/mirrors.ts'
 import type { BuildRequest } from './request/request.ts'
@@ -61,37 +61,47 @@ const FALLBACK_EPOCH = 1_577_836_800
  */
 export async function build(request: BuildRequest, environment: BuildEnvironment): Promise<BuildResult> {
   return await withStages(request, environment, async (stages) => {
-    await requireWritable(request.outputDir)
-    const { workspace, log } = stages
-    const [writer, containerd, plan] = await together(
-      [findIsoWriter(workspace.programs, log), ownContainerd(request, stages), resolvePlan(request, stages)],
-      workspace.stop,
-    )
-    logPlan(plan, log)
-    const binaries = acquireBinaries(plan, stages)
-    const manifests = acquireManifests(plan, stages)
-    const images = imagesOf(plan, kubeadmOf(plan, binaries, stages), manifests, containerd, stages).then(
-      (planned) => pull(planned, plan, containerd, stages),
-    )
-    const [binaryFiles, manifestFiles, pulled] = await together(
-      [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), images],
-      workspace.stop,
-    )
-    const epoch =
-      environment.epoch ??
-      binaryFiles.find(({ file }) => file.path === 'k8s/kubeadm')?.lastModified ??
-      FALLBACK_EPOCH
-    const files = [...binaryFiles, ...manifestFiles]
-    const record = recordOf(plan, epoch, files, pulled)
-    const archives = pulled.map(({ fileName, path }) => ({ path: `docker/${fileName}`, source: path }))
-    const all = [...files.map(({ file }) => file), ...archives]
-    const published = await publish(
-      { name: plan.name, record, files: all, writer },
-      request.outputDir,
-      stages,
-    )
-    return { plan, record, images: pulled, ...published }
+    const made = await requireWritable(request.outputDir)
+    try {
+      return await buildInto(request, environment, stages)
+    } catch (thrown) {
+      await removeEmpty(made)
+      throw thrown
+    }
   })
+}
+
+async function buildInto(
+  request: BuildRequest,
+  environment: BuildEnvironment,
+  stages: Stages,
+): Promise<BuildResult> {
+  const { workspace, log } = stages
+  const [writer, containerd, plan] = await together(
+    [findIsoWriter(workspace.programs, log), ownContainerd(request, stages), resolvePlan(request, stages)],
+    workspace.stop,
+  )
+  await requireReplaceable(request.outputDir, plan.name)
+  logPlan(plan, log)
+  const binaries = acquireBinaries(plan, stages)
+  const manifests = acquireManifests(plan, stages)
+  const images = imagesOf(plan, kubeadmOf(plan, binaries, stages), manifests, containerd, stages).then(
+    (planned) => pull(planned, plan, containerd, stages),
+  )
+  const [binaryFiles, manifestFiles, pulled] = await together(
+    [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), images],
+    workspace.stop,
+  )
+  const epoch =
+    environment.epoch ??
+    binaryFiles.find(({ file }) => file.path === 'k8s/kubeadm')?.lastModified ??
+    FALLBACK_EPOCH
+  const files = [...binaryFiles, ...manifestFiles]
+  const record = recordOf(plan, epoch, files, pulled)
+  const archives = pulled.map(({ fileName, path }) => ({ path: `docker/${fileName}`, source: path }))
+  const all = [...files.map(({ file }) => file), ...archives]
+  const published = await publish({ name: plan.name, record, files: all, writer }, request.outputDir, stages)
+  return { plan, record, images: pulled, ...published }
 }
 
 /** A plan with its images: everything that a build would put on the ISO, by name. */

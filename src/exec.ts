@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
+import { access, constants, readdir, readFile, stat } from 'node:fs/promises'
+import { delimiter, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { exec, getExecOutput } from '@actions/exec'
-import { which } from '@actions/io'
 import { Cancelled, Failure, reasonOf } from './errors.ts'
 
 /** Set in every process that a build starts, so that all of them, grandchildren too, can be found again. */
@@ -174,13 +174,30 @@ async function markedProcesses(id: string): Promise<number[]> {
 }
 
 async function findProgram(program: string, options: { what: string; next: string }): Promise<string> {
-  try {
-    return await which(program, true)
-  } catch (thrown) {
-    throw new Failure(`${options.what}: the program ${program} is not on this machine`, options.next, {
-      cause: thrown,
-    })
+  const path = await findOnPath(program)
+  if (path === undefined) {
+    throw new Failure(`${options.what}: the program ${program} is not on this machine`, options.next)
   }
+  return path
+}
+
+/**
+ * Where a program is: the path itself when it is one, else the first hit of PATH. Folders that this user may not look
+ * into are passed over in silence, which `which` of @actions/io tells standard output about.
+ */
+export async function findOnPath(program: string): Promise<string | undefined> {
+  const folders = program.includes('/') ? [''] : (process.env.PATH ?? '').split(delimiter).filter(Boolean)
+  for (const folder of folders) {
+    const path = join(folder, program)
+    const isProgram = await access(path, constants.X_OK)
+      .then(() => stat(path))
+      .then(
+        (found) => found.isFile(),
+        () => false,
+      )
+    if (isProgram) return path
+  }
+  return undefined
 }
 
 /** @actions/exec splits its first argument into words unless it is quoted. */

@@ -1,6 +1,18 @@
-import { access, constants, copyFile, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises'
+import {
+  access,
+  constants,
+  copyFile,
+  lstat,
+  mkdir,
+  mkdtemp,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { fileFailure, hasCode } from './errors.ts'
+import { Failure, fileFailure, hasCode } from './errors.ts'
 import { sha256OfFile } from './fetch/hash.ts'
 import { buildTree, type TreeFile } from './iso/tree.ts'
 import { type IsoWriter, writeIso } from './iso/writer.ts'
@@ -40,8 +52,7 @@ export async function publish(
   const tree = join(workspace.dir, 'tree')
   await buildTree(tree, [...files, { path: 'versions.txt', source: versions }])
 
-  const isoPath = join(outputDir, `${name}.iso`)
-  const versionsPath = join(outputDir, `${name}.versions.txt`)
+  const { isoPath, versionsPath } = pathsOf(outputDir, name)
   const staging = await mkdtemp(join(outputDir, '.cks-iso-'))
   try {
     const staged = { iso: join(staging, `${name}.iso`), versions: join(staging, 'versions.txt') }
@@ -69,11 +80,33 @@ export async function publish(
   }
 }
 
-/** @throws Failure when files cannot be made in the directory, before any work is spent on them */
-export async function requireWritable(dir: string): Promise<void> {
+function pathsOf(outputDir: string, name: string): { isoPath: string; versionsPath: string } {
+  return { isoPath: join(outputDir, `${name}.iso`), versionsPath: join(outputDir, `${name}.versions.txt`) }
+}
+
+/** @throws Failure when something that is no file stands where the results go, before any work is spent on them */
+export async function requireReplaceable(outputDir: string, name: string): Promise<void> {
+  for (const path of Object.values(pathsOf(outputDir, name))) {
+    const there = await lstat(path).catch(() => undefined)
+    if (there !== undefined && !there.isFile() && !there.isSymbolicLink()) {
+      throw new Failure(
+        `${path} is there already, and is no file that a build could replace`,
+        'Move it away, or choose another build-name or output-dir.',
+      )
+    }
+  }
+}
+
+/**
+ * Makes the output directory where it is missing.
+ * @returns what was made, the deepest first, for a build that fails to take back
+ * @throws Failure when files cannot be made in it, before any work is spent on them
+ */
+export async function requireWritable(dir: string): Promise<readonly string[]> {
   try {
-    await makeDirectory(dir)
+    const made = await makeDirectory(dir)
     await access(dir, constants.W_OK | constants.X_OK)
+    return made
   } catch (thrown) {
     throw fileFailure('output-dir cannot be written to', dir, thrown)
   }
@@ -83,13 +116,26 @@ export async function requireWritable(dir: string): Promise<void> {
  * Makes a directory and what is missing above it. Node's recursive mkdir never ends where a parent exists and yet takes
  * no entries, as /proc does.
  */
-async function makeDirectory(dir: string): Promise<void> {
+async function makeDirectory(dir: string): Promise<readonly string[]> {
   try {
     await mkdir(dir)
+    return [dir]
   } catch (thrown) {
-    if (hasCode(thrown, 'EEXIST') && (await stat(dir)).isDirectory()) return
+    if (hasCode(thrown, 'EEXIST') && (await stat(dir)).isDirectory()) return []
     if (!hasCode(thrown, 'ENOENT')) throw thrown
-    await makeDirectory(dirname(dir))
+    const above = await makeDirectory(dirname(dir))
     await mkdir(dir)
+    return [dir, ...above]
+  }
+}
+
+/** Removes directories that a failed build made, as long as nothing is in them. */
+export async function removeEmpty(dirs: readonly string[]): Promise<void> {
+  for (const dir of dirs) {
+    const isGone = await rmdir(dir).then(
+      () => true,
+      () => false,
+    )
+    if (!isGone) return
   }
 }

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { join, relative, resolve } from 'node:path'
+import { cancelSignal } from '../src/signals.ts'
 import { startUpstream } from './upstream/upstream.ts'
 
 /**
@@ -12,6 +13,7 @@ import { startUpstream } from './upstream/upstream.ts'
 const root = resolve(import.meta.dirname, '..')
 const out = join(root, 'out')
 
+const cancel = cancelSignal()
 console.log('Starting the embedded upstream: the internet of a build, on loopback …\n')
 const upstream = await startUpstream()
 let code: unknown
@@ -20,6 +22,7 @@ try {
   const build = spawn('node', [join(root, 'dist/cli.js'), ...args, '--mirrors', upstream.mirrors], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
+  cancel.addEventListener('abort', () => build.kill('SIGINT'))
   let path = ''
   build.stdout.on('data', (data: Buffer) => {
     path += data.toString()
@@ -36,13 +39,14 @@ async function report(iso: string): Promise<void> {
   const lines = (await readFile(versions, 'utf8')).split('\n').filter((line) => line.startsWith('version '))
   const size = (await readFile(iso)).length
   console.log(`
-The ISO is at    ${relative(process.cwd(), iso)} (${(size / 1_000_000).toFixed(1)} MB; a real one has 500 MB and more)
+The ISO is at    ${relative(process.cwd(), iso)} (${(size / 1_000_000).toFixed(1)} MB)
+                 of small stand-ins: to look at, not to register; a real one has 500 MB and more
 What is on it    ${relative(process.cwd(), versions)}
 ${lines.map((line) => `                 ${line}`).join('\n')}
 
 Next
   List it:        xorriso -indev ${relative(process.cwd(), iso)} -find / -type f
-  A real one:     node dist/cli.js build --kubernetes-version 1.33 --output-dir out   (needs the internet)
+  A real one:     node ${relative(process.cwd(), join(root, 'dist/cli.js'))} build --kubernetes-version 1.33 --output-dir out   (needs the internet)
   In a workflow:  see the top of README.md; register the result in CloudStack: docs/upgrade.md
 `)
 }

@@ -1,4 +1,5 @@
 import { tmpdir } from 'node:os'
+import { resolve } from 'node:path'
 import { getInput, info, setFailed, setOutput } from '@actions/core'
 import { build } from '../build.ts'
 import { Cancelled, Failure, reasonOf } from '../errors.ts'
@@ -20,7 +21,7 @@ async function run(): Promise<void> {
   const result = await build(request, {
     log: runnerLog(),
     cancel,
-    tempDir: env.RUNNER_TEMP ?? tmpdir(),
+    tempDir: resolve(env.RUNNER_TEMP || tmpdir()),
     ...parseEpoch(env.SOURCE_DATE_EPOCH),
   })
   info(`${result.isoPath}: ${sizeOf(result.isoSize)}, sha256 ${result.isoSha256}`)

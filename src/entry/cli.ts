@@ -1,9 +1,10 @@
 #!/usr/bin/env node
 import { readFile } from 'node:fs/promises'
 import { homedir, tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { stringify } from 'yaml'
+import packageJson from '../../package.json' with { type: 'json' }
 import { type BuildEnvironment, build, describePlan } from '../build.ts'
 import { addCloudStackCommands } from '../cloudstack/cli.ts'
 import { Cancelled, Failure, fileFailure, reasonOf } from '../errors.ts'
@@ -21,14 +22,18 @@ const CANCELLED = 130
 
 const { env } = process
 
+/**
+ * Standard output is for results. The libraries of the Actions toolkit speak to a runner there; on a command line that
+ * is for people, and goes where the log goes.
+ */
+const print = process.stdout.write.bind(process.stdout)
+process.stdout.write = process.stderr.write.bind(process.stderr)
+
 /** Results go to standard output, everything about them to standard error. */
 const log: Log = {
   info: (message) => console.error(message),
   notice: (message) => console.error(`notice: ${message}`),
-  warning: (message, place) =>
-    console.error(
-      `warning: ${place === undefined ? '' : `${place.file}${place.line ? `:${place.line}` : ''}: `}${message}`,
-    ),
+  warning: (message) => console.error(`warning: ${message}`),
   debug: (message) => {
     if (env.CKS_ISO_DEBUG !== undefined) console.error(message)
   },
@@ -36,8 +41,8 @@ const log: Log = {
 
 function environment(cancel: AbortSignal): BuildEnvironment {
   // @actions/tool-cache keeps tools of machines that stay in these two, which only a runner sets.
-  env.RUNNER_TOOL_CACHE ??= join(env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'cks-iso')
-  env.RUNNER_TEMP ??= tmpdir()
+  env.RUNNER_TOOL_CACHE ||= join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'cks-iso')
+  env.RUNNER_TEMP = resolve(env.RUNNER_TEMP || tmpdir())
   return { log, cancel, tempDir: env.RUNNER_TEMP, ...parseEpoch(env.SOURCE_DATE_EPOCH) }
 }
 
@@ -46,7 +51,7 @@ async function runBuild(values: SettingValues, cancel: AbortSignal): Promise<voi
   const result = await build(request, environment(cancel))
   log.info(`${sizeOf(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`)
   log.info(`versions: ${result.versionsPath}`)
-  console.log(result.isoPath)
+  print(`${result.isoPath}\n`)
 }
 
 function settingOptions(command: Command): Command {
@@ -74,13 +79,14 @@ async function printImages(files: readonly string[]): Promise<void> {
       return imagesOf(parseManifest(text, file))
     }),
   )
-  for (const image of new Set(found.flat())) console.log(image)
+  for (const image of new Set(found.flat())) print(`${image}\n`)
 }
 
 function commandLine(cancel: AbortSignal): Command {
   const program = new Command('cks-iso')
     .description('Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.')
     .configureHelp({ subcommandTerm: (command) => command.name() })
+    .version(packageJson.version)
     .exitOverride()
   settingOptions(program.command('build').description('build an ISO; prints its path')).action(
     async (options: Record<string, string>) => await runBuild(valuesOf(options), cancel),
@@ -88,11 +94,8 @@ function commandLine(cancel: AbortSignal): Command {
   settingOptions(program.command('plan').description('print what would be built, as YAML, and stop')).action(
     async (options: Record<string, string>) => {
       const request = parseRequest(valuesOf(options), { cwd: process.cwd() })
-      console.log(
-        stringify(await describePlan(request, environment(cancel)), {
-          aliasDuplicateObjects: false,
-        }).trimEnd(),
-      )
+      const plan = await describePlan(request, environment(cancel))
+      print(stringify(plan, { aliasDuplicateObjects: false }))
     },
   )
   program
@@ -106,7 +109,7 @@ function commandLine(cancel: AbortSignal): Command {
     cwd: process.cwd(),
     tempDir: tmpdir(),
     env,
-    print: (text) => console.log(text),
+    print: (text) => void print(`${text}\n`),
   })
   return program
 }

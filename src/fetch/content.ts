@@ -1,6 +1,10 @@
+import { createReadStream } from 'node:fs'
 import { open } from 'node:fs/promises'
+import { Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip } from 'node:zlib'
 import type { Arch } from '../arch.ts'
-import { Failure } from '../errors.ts'
+import { Failure, reasonOf } from '../errors.ts'
 
 /** e_machine of an ELF header (ELF specification; /usr/include/elf.h: EM_X86_64, EM_AARCH64). */
 const ELF_MACHINES: Readonly<Record<Arch, number>> = { amd64: 62, arm64: 183 }
@@ -31,7 +35,7 @@ export function formatOf(head: Buffer): FileFormat {
 export type ExpectedContent = { readonly kind: 'elf'; readonly arch: Arch } | { readonly kind: 'gzip' }
 
 /**
- * Looks at the first bytes of a file.
+ * Looks at the first bytes of a file, and reads a gzip archive to its end.
  * @throws Failure when it is something else, such as an error page that came with status 200
  */
 export async function requireContent(
@@ -54,6 +58,24 @@ export async function requireContent(
     }
   } finally {
     await handle.close()
+  }
+  if (expected.kind === 'gzip') await requireWholeGzip(file, input)
+}
+
+/** A cut archive can have a checksum that matches; its own one at the end cannot. */
+async function requireWholeGzip(
+  file: { readonly path: string; readonly url: string },
+  input: string,
+): Promise<void> {
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
+  try {
+    await pipeline(createReadStream(file.path), createGunzip(), nowhere)
+  } catch (thrown) {
+    throw new Failure(
+      `${file.url} is a damaged gzip archive: ${reasonOf(thrown)}`,
+      `Choose another ${input}, or look at what a mirror answers.`,
+      { cause: thrown },
+    )
   }
 }
 

@@ -7,6 +7,7 @@ import { HTTPError } from '@actions/tool-cache'
 import { Cancelled, Failure, fileFailure, hasCode, reasonOf } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { PieceCache } from '../piece-cache.ts'
+import { isUsableEpoch } from '../request/epoch.ts'
 import { type Mirror, mirroredUrl } from '../request/mirrors.ts'
 import { together } from '../together.ts'
 import { publishedSha256 } from './checksum.ts'
@@ -197,7 +198,7 @@ export class Downloads {
 
   async #bytes(request: DownloadRequest, url: string, part: string): Promise<Received> {
     const from = mirroredUrl(this.#mirrors, url)
-    const named = from === url ? url : `${url} (by the mirror ${withoutUser(from)})`
+    const named = from === url ? url : `${url} (by the mirror ${from})`
     try {
       return await withRetries(() => this.#attempt(from, part), {
         what: `${request.what}: ${named}`,
@@ -261,7 +262,7 @@ export class Downloads {
     return {
       sha256: hash.digest('hex'),
       size,
-      ...(Number.isNaN(changed) ? {} : { lastModified: Math.floor(changed / 1000) }),
+      ...(isUsableEpoch(Math.floor(changed / 1000)) ? { lastModified: Math.floor(changed / 1000) } : {}),
     }
   }
 
@@ -276,6 +277,9 @@ export class Downloads {
       if (!URL.canParse(location, url))
         throw new StatusError(status, `was redirected to ${JSON.stringify(location)}, which is no URL`)
       const next = new URL(location, url)
+      if (next.protocol !== 'https:' && next.protocol !== 'http:') {
+        throw new StatusError(status, `was redirected to ${next.href}, which is not on the web`)
+      }
       if (next.protocol !== 'https:' && url.startsWith('https:')) {
         throw new StatusError(
           310,
@@ -320,11 +324,4 @@ function isNotFound(thrown: unknown): boolean {
 /** Timeouts, rate limits and server errors may pass; other answers stay. */
 function isPassing(status: number): boolean {
   return status === 408 || status === 425 || status === 429 || status >= 500
-}
-
-function withoutUser(url: string): string {
-  const parsed = new URL(url)
-  parsed.username = ''
-  parsed.password = ''
-  return parsed.href
 }

@@ -33,17 +33,19 @@ export async function listRefs(
     readonly mirrors: readonly Mirror[]
     readonly log: Log
     readonly signal: AbortSignal
-    readonly input: string
+    /** The input that makes the listing needless, where there is one. */
+    readonly input?: string
     readonly pauses?: readonly number[]
   },
 ): Promise<readonly RemoteRef[]> {
   const from = mirroredUrl(context.mirrors, repository)
   const what = `Cannot list the releases of ${repository}${from === repository ? '' : ` (by the mirror ${from})`}`
-  const next = `Run again; if it stays, set ${context.input} to an exact version, or name a mirror of ${repository} in mirrors.`
+  const instead = context.input === undefined ? '' : `set ${context.input} to an exact version, or `
+  const next = `Run again; if it stays, ${instead}name a mirror of ${repository} in mirrors. It takes git on this machine.`
   const attempt = async (): Promise<string> => {
     const output = await context.programs.tryRun('git', ['ls-remote', '--', from, ...patterns], {
       what,
-      next: 'Install git, or set the inputs to exact versions.',
+      next,
       timeout: TIMEOUT,
       // A repository that asks for a password is an error here, not a question.
       env: { GIT_TERMINAL_PROMPT: '0', GIT_ASKPASS: 'true' },

@@ -11,9 +11,12 @@ export function runnerLog(): Log {
   }
 }
 
-/** Text from the network may hold lines that the runner would take for commands: `::add-mask::`, `##[group]`. */
+/**
+ * Text from the network may hold what the runner takes for commands: `::add-mask::` at the start of a line, `##[group]`
+ * anywhere in it (actions/runner, ActionCommand).
+ */
 function harmless(message: string): string {
-  return message.replace(/^(\s*)(::|##\[)/gm, '$1 $2')
+  return message.replace(/^(\s*)::/gm, '$1 ::').replaceAll('##[', '## [')
 }
 
 function properties(place: Place | undefined): { file?: string; startLine?: number } {

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
-import { which } from '@actions/io'
 import { cacheDir, extractTar, find } from '@actions/tool-cache'
 import { hostArch } from '../arch.ts'
 import { DEFAULTS } from '../defaults.ts'
+import { findOnPath } from '../exec.ts'
 import { requireContent } from '../fetch/content.ts'
 import type { Downloads } from '../fetch/download.ts'
 import type { Log } from '../log.ts'
@@ -20,8 +20,8 @@ export async function provideContainerd(context: {
   readonly dir: string
   readonly log: Log
 }): Promise<ContainerdBinaries> {
-  const [containerd, ctr] = await Promise.all([which('containerd'), which('ctr')])
-  if (containerd !== '' && ctr !== '') return { containerd, ctr }
+  const [containerd, ctr] = await Promise.all([findOnPath('containerd'), findOnPath('ctr')])
+  if (containerd !== undefined && ctr !== undefined) return { containerd, ctr }
 
   const arch = hostArch()
   const version = DEFAULTS.containerd

@@ -29,6 +29,9 @@ export interface ManifestWarning {
   readonly line: number
 }
 
+/** Ten times the largest manifest known. An API server takes objects of 1.5 MiB, and parsing takes time. */
+const LONGEST = 6_000_000
+
 /**
  * Reads a manifest as kubectl does: comment-only documents, `...`, CRLF, JSON, Lists, merge keys, anchors used
  * twice and duplicate keys (a warning; the last one counts) are taken, glued document markers are repaired.
@@ -36,6 +39,12 @@ export interface ManifestWarning {
  * @throws Failure when the text is no YAML, holds no object, or holds a document that is no Kubernetes object
  */
 export function parseManifest(raw: string, where: string): Manifest {
+  if (raw.length > LONGEST) {
+    throw new Failure(
+      `${where} has ${raw.length} characters, more than the ${LONGEST} that a manifest may have here`,
+      CHOOSE_ANOTHER,
+    )
+  }
   if (/^\s*<(?!<)/.test(raw)) {
     throw new Failure(
       `${where} is an HTML or XML page, no manifest: it begins ${beginning(raw)}`,

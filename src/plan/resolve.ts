@@ -229,7 +229,7 @@ async function newestAutoscaler(
   if (newest === undefined) {
     throw new Failure(
       `There is no cluster-autoscaler release for ${minor} (no tag cluster-autoscaler-${minor}.* at ${urls.REPOSITORIES.autoscaler})`,
-      `Check kubernetes-version; if Kubernetes ${minor} is right, set autoscaler-version to a release of another minor.`,
+      `Check kubernetes-version; if Kubernetes ${minor} is right, set autoscaler-version to a release of another minor. A mirror of that repository may also lag behind, or answer with a page of its own.`,
     )
   }
   return newest
@@ -263,7 +263,7 @@ async function nearestCrictl(
 async function commitOfUnits(request: BuildRequest, context: ResolveContext): Promise<string> {
   const repository = urls.REPOSITORIES.nodeUnits
   const branch = 'refs/heads/main'
-  const refs = await refsOf(repository, branch, 'mirrors', request, context)
+  const refs = await refsOf(repository, branch, undefined, request, context)
   const commit = refs.find(({ name }) => name === branch)?.commit
   if (commit === undefined) {
     throw new Failure(
@@ -287,16 +287,21 @@ async function tags(
 async function refsOf(
   repository: string,
   pattern: string,
-  input: string,
+  input: string | undefined,
   request: BuildRequest,
   { workspace, log }: ResolveContext,
 ): Promise<readonly RemoteRef[]> {
-  return await listRefs(repository, [pattern], { ...workspace, log, mirrors: request.mirrors, input })
+  return await listRefs(repository, [pattern], {
+    ...workspace,
+    log,
+    mirrors: request.mirrors,
+    ...(input === undefined ? {} : { input }),
+  })
 }
 
 function fail(what: string, repository: string, input: string): never {
   throw new Failure(
     `There is no release of ${what} among the tags of ${repository}`,
-    `Set ${input} to a release.`,
+    `Set ${input} to a release. A mirror of that repository may lag behind, or answer with a page of its own.`,
   )
 }

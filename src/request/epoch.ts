@@ -7,11 +7,16 @@ import { Failure } from '../errors.ts'
  */
 export function parseEpoch(text: string | undefined): { epoch?: number } {
   if (text === undefined || text.trim() === '') return {}
-  if (!/^\d{1,10}$/.test(text.trim())) {
+  if (!isUsableEpoch(Number(text.trim())) || !/^\d+$/.test(text.trim())) {
     throw new Failure(
       `SOURCE_DATE_EPOCH: ${JSON.stringify(text)} is no time`,
-      'Set it to whole seconds since 1970, or do not set it.',
+      'Set it to whole seconds since 1970, between 1 and the year 2100, or do not set it.',
     )
   }
   return { epoch: Number(text.trim()) }
+}
+
+/** What an ISO can carry, and xorriso does not take for "now": later than 1970 and before 2100. */
+export function isUsableEpoch(seconds: number): boolean {
+  return Number.isInteger(seconds) && seconds >= 1 && seconds < 4_102_444_800
 }

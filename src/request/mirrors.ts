@@ -34,6 +34,12 @@ export function parseMirrors(text: string): readonly Mirror[] {
         `mirrors: line ${index + 1} (${JSON.stringify(line)}): ${why}`,
         'Write each line as: <https URL prefix or registry host> <replacement URL>.',
       )
+    if (hasUser(line)) {
+      throw new Failure(
+        `mirrors: line ${index + 1} holds a user or password in a URL (not shown here)`,
+        'Passwords in mirrors are not supported: let a proxy on this network add them, or allow this machine to read.',
+      )
+    }
     const [from = '', to = '', ...rest] = line.split(/\s+/)
     if (to === '' || rest.length > 0) throw bad('two words are needed, what is replaced and its replacement')
     if (!HOST.test(from) && !isUrl(from, ['https:']))
@@ -66,6 +72,11 @@ function isPrefix(prefix: string, url: string): boolean {
 
 function isUrl(text: string, protocols: readonly string[]): boolean {
   return URL.canParse(text) && protocols.includes(new URL(text).protocol)
+}
+
+/** Whether a text holds a URL with a user or password, which must not reach a log. */
+export function hasUser(text: string): boolean {
+  return /:\/\/[^/\s]*@/.test(text)
 }
 
 function withoutSlash(url: string): string {

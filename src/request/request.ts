@@ -4,7 +4,7 @@ import { type Arch, parseArch } from '../arch.ts'
 import { DEFAULTS } from '../defaults.ts'
 import { Failure, joined } from '../errors.ts'
 import { formatReference, parseReference } from '../images/reference.ts'
-import { type Mirror, parseMirrors } from './mirrors.ts'
+import { hasUser, type Mirror, parseMirrors } from './mirrors.ts'
 import { BUILD_SETTINGS, type BuildSettingName, type SettingValues } from './settings.ts'
 import { type KubernetesRequest, parseKubernetesVersion, parseVersion, type Version } from './version.ts'
 
@@ -97,7 +97,7 @@ export function parseRequest(
     ccm: version('ccm-version'),
     csi: version('csi-version'),
     extraImages: read('extra-images', parseExtraImages) ?? [],
-    outputDir: read('output-dir', (text) => resolve(context.cwd, text)),
+    outputDir: read('output-dir', (text) => parseOutputDir(text, context.cwd)),
     cloudstack,
     mirrors: read('mirrors', parseMirrors) ?? [],
     ...optional('cni', version('cni-version')),
@@ -143,6 +143,18 @@ function parseManifest(
   names: readonly AddOn[],
   cwd: string,
 ): ManifestRequest {
+  if (hasUser(text)) {
+    throw new Failure(
+      `${input}: the URL holds a user or password (not shown here)`,
+      `Download the manifest in a step before, and set ${input} to the path of the file.`,
+    )
+  }
+  if (/\p{Cc}/u.test(text)) {
+    throw new Failure(
+      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
+      `Set ${input} to one URL, file or add-on.`,
+    )
+  }
   const at = text.indexOf('@')
   const name = names.find((candidate) => candidate === (at < 0 ? text : text.slice(0, at)))
   if (name !== undefined) {
@@ -150,8 +162,8 @@ function parseManifest(
   }
   if (/^https?:\/\//i.test(text) && URL.canParse(text)) return { kind: 'url', url: text }
   if (/^file:\/\//i.test(text) && URL.canParse(text)) return { kind: 'file', path: fileURLToPath(text) }
-  // A blank is fine in a file name; a line end is a slip, and an unknown scheme no file.
-  if (!/\p{Cc}|:\/\//u.test(text) && (isAbsolute(text) || /[./]/.test(text))) {
+  // An unknown scheme is no file.
+  if (!text.includes('://') && (isAbsolute(text) || /[./]/.test(text))) {
     return { kind: 'file', path: resolve(cwd, text) }
   }
   throw new Failure(
@@ -169,6 +181,16 @@ function parseCloudStack(text: string): string {
     )
   }
   return match[1]
+}
+
+function parseOutputDir(text: string, cwd: string): string {
+  if (/\p{Cc}/u.test(text)) {
+    throw new Failure(
+      `output-dir: ${JSON.stringify(text)} holds a line end or control character`,
+      'Set output-dir to the path of one directory.',
+    )
+  }
+  return resolve(cwd, text)
 }
 
 function parseBuildName(text: string): string {

@@ -27,7 +27,8 @@ export function noticeAt(where: string, what: string, why: string, fix: string):
 /** A finding of what a reader of ours refuses: its advice is the fix. */
 export function findingOf(thrown: unknown, where: string, why: string): Finding {
   if (!(thrown instanceof Failure)) throw thrown
-  const [what = '', ...next] = reasonOf(thrown).split('\n')
+  const [message = '', ...next] = reasonOf(thrown).split('\n')
+  const what = message.startsWith(where) ? message.slice(where.length).replace(/^[:,]? /, '') : message
   return errorAt(where, what, why, next.join(' '))
 }
 

@@ -314,6 +314,20 @@ describe('a build fails and leaves nothing', () => {
     await fails({ 'output-dir': join(file, 'out') }, /output-dir cannot be written to/)
   })
 
+  it('when a directory stands where the record goes, and the ISO of an earlier build stays', async () => {
+    const out = join(bench.dir, 'taken')
+    await mkdir(join(out, 'old-x86_64.versions.txt'), { recursive: true })
+    await writeFile(join(out, 'old-x86_64.iso'), 'earlier')
+    await fails({ 'output-dir': out, 'build-name': 'old' }, /old-x86_64\.versions\.txt is there already/)
+    expect(await readFile(join(out, 'old-x86_64.iso'), 'utf8')).toBe('earlier')
+  })
+
+  it('when the manifest is a pipe', async () => {
+    const pipe = join(bench.dir, 'pipe.yaml')
+    await run('mkfifo', [pipe])
+    await fails({ network: pipe }, /pipe\.yaml: it is no regular file/)
+  })
+
   it('when output-dir is where no directory can be made', async () => {
     await fails({ 'output-dir': '/proc/cks-iso/out' }, /output-dir cannot be written to: \/proc\/cks-iso/)
   })

@@ -319,7 +319,7 @@ const FAULTS: readonly Fault[] = [
   {
     fault: 'a saved error page as dashboard.yaml',
     change: (draft) => draft.files.set('dashboard.yaml', Buffer.from('<!DOCTYPE html><html>404</html>')),
-    finding: /^dashboard\.yaml dashboard\.yaml is an HTML or XML page/,
+    finding: /^dashboard\.yaml is an HTML or XML page/,
   },
   {
     fault: 'no dashboard.yaml for 4.22',
@@ -438,7 +438,7 @@ const FAULTS: readonly Fault[] = [
   {
     fault: 'a versions.txt that cannot be read',
     change: (draft) => editRecord(draft, () => 'kubernetes 1.33\n'),
-    finding: /^versions\.txt versions\.txt is no versions\.txt that this release reads/,
+    finding: /^versions\.txt is no versions\.txt that this release reads/,
   },
 ]
 

@@ -3,6 +3,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { publishedSha256 } from '../../src/fetch/checksum.ts'
 import { formatOf, requireContent } from '../../src/fetch/content.ts'
@@ -253,6 +254,27 @@ describe('a download', () => {
         'kubernetes-version',
       ),
     ).rejects.toThrow(/kubeadm is no amd64 Linux program but a file that starts with "<\?xml/)
+  })
+
+  it('of an archive must be whole, whatever its checksum says', async () => {
+    const path = join(dir, 'cni.tgz')
+    const archive = gzipSync('x'.repeat(100_000) + Math.random())
+    const check = () =>
+      requireContent({ path, url: 'https://up.example/cni.tgz' }, { kind: 'gzip' }, 'cni-version')
+    await writeFile(path, archive)
+    await check()
+    await writeFile(path, archive.subarray(0, archive.length / 2))
+    await expect(check()).rejects.toThrow(/cni\.tgz is a damaged gzip archive/)
+  })
+
+  it('is not led off the web by a redirect', async () => {
+    answer = (_, response) => response.writeHead(302, { location: 'file:///etc/passwd' }).end()
+    await expect(get()).rejects.toThrow(/redirected to file:\/\/\/etc\/passwd, which is not on the web/)
+  })
+
+  it('has no time when the server gives one that no ISO can carry', async () => {
+    answer = (_, response) => response.setHeader('last-modified', 'Thu, 01 Jan 1970 00:00:00 GMT').end('x')
+    expect(await get()).not.toHaveProperty('lastModified')
   })
 
   it('that is too long is no version file', async () => {

@@ -113,6 +113,8 @@ describe('a request', () => {
 
   it.each([
     ['network', 'cilium'],
+    ['network', 'https://up.example/a\nb.yaml'],
+    ['output-dir', 'out\n::notice::forged'],
     ['network', 'none'],
     ['network', 'headlamp'],
     ['network', 'ftp://example.org/x.yaml'],
@@ -128,6 +130,22 @@ describe('a request', () => {
     ['mirrors', 'docker.io'],
   ] as const)('refuses %s=%j and names the input', (name, value) => {
     expect(() => request({ [name]: value })).toThrow(name)
+  })
+
+  it.each([
+    ['network', 'https://robot:SECRET@up.example/x.yaml'],
+    ['dashboard', 'https://SECRET@up.example/x.yaml'],
+    ['mirrors', 'https://up.example https://robot:SECRET@mirror.example and more'],
+    ['mirrors', 'docker.io https://robot:SECRET@mirror.example'],
+  ] as const)('refuses a password in %s without telling it', (name, value) => {
+    let message = ''
+    try {
+      request({ [name]: value })
+    } catch (thrown) {
+      message = String(thrown)
+    }
+    expect(message).toContain('user or password')
+    expect(message).not.toContain('SECRET')
   })
 
   it('reports every bad input at once', () => {
@@ -201,7 +219,7 @@ describe('SOURCE_DATE_EPOCH', () => {
     expect(parseEpoch(undefined)).toEqual({})
   })
 
-  it.each(['abc', '-1', '1.5', '1e9'])('refuses %j', (text) => {
+  it.each(['abc', '-1', '1.5', '1e9', '0', '9999999999'])('refuses %j', (text) => {
     expect(() => parseEpoch(text)).toThrow('SOURCE_DATE_EPOCH')
   })
 })

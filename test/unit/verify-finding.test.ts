@@ -43,6 +43,11 @@ describe('a finding of a failure', () => {
     })
   })
 
+  it('does not say twice where it is', () => {
+    const finding = findingOf(new Failure('a.yaml: document 1, line 2: bad', 'mend it'), 'a.yaml', 'why')
+    expect(finding.what).toBe('document 1, line 2: bad')
+  })
+
   it('is none of a fault of ours', () => {
     expect(() => findingOf(new TypeError('bug'), 'a.yaml', 'why')).toThrow(TypeError)
   })
