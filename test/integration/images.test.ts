@@ -305,7 +305,9 @@ describe.each(containerds)('images, with $name', { timeout: TIMEOUT }, (binaries
           : { kind: 'answer', status: 429, headers: { 'retry-after': '1' } },
       )
       const pulling = pull(['quay.io/pull/limited:v1'])
-      await expect.poll(() => messages.find((message) => message.includes('again in 1 s'))).toContain('429')
+      await expect
+        .poll(() => messages.find((message) => message.includes('again in 1 s')), { timeout: 30_000 })
+        .toContain('429')
       isOver = true
       const limitedAt = performance.now()
       expect(await pulling).toHaveLength(1)
