@@ -3201,9 +3201,9 @@ Expecting one of '${allowedValues.join("', '")}'`);
           helpWidth: context.helpWidth,
           outputHasColors: context.hasColors
         });
-        const text = helper.formatHelp(this, helper);
-        if (context.hasColors) return text;
-        return this._outputConfiguration.stripColor(text);
+        const text2 = helper.formatHelp(this, helper);
+        if (context.hasColors) return text2;
+        return this._outputConfiguration.stripColor(text2);
       }
       /**
        * @typedef HelpContext
@@ -3363,7 +3363,7 @@ Expecting one of '${allowedValues.join("', '")}'`);
        * @param {(string | Function)} text - string to add, or a function returning a string
        * @return {Command} `this` command for chaining
        */
-      addHelpText(position, text) {
+      addHelpText(position, text2) {
         const allowedValues = ["beforeAll", "before", "after", "afterAll"];
         if (!allowedValues.includes(position)) {
           throw new Error(`Unexpected value for position to addHelpText.
@@ -3372,10 +3372,10 @@ Expecting one of '${allowedValues.join("', '")}'`);
         const helpEvent = `${position}Help`;
         this.on(helpEvent, (context) => {
           let helpStr;
-          if (typeof text === "function") {
-            helpStr = text({ error: context.error, command: context.command });
+          if (typeof text2 === "function") {
+            helpStr = text2({ error: context.error, command: context.command });
           } else {
-            helpStr = text;
+            helpStr = text2;
           }
           if (helpStr) {
             context.write(`${helpStr}
@@ -3735,26 +3735,26 @@ var require_directives = __commonJS({
           this.tags = Object.assign({}, _Directives.defaultTags);
           this.atNextDocument = false;
         }
-        const parts = line.trim().split(/[ \t]+/);
-        const name = parts.shift();
+        const parts2 = line.trim().split(/[ \t]+/);
+        const name = parts2.shift();
         switch (name) {
           case "%TAG": {
-            if (parts.length !== 2) {
+            if (parts2.length !== 2) {
               onError(0, "%TAG directive should contain exactly two parts");
-              if (parts.length < 2)
+              if (parts2.length < 2)
                 return false;
             }
-            const [handle, prefix] = parts;
+            const [handle, prefix] = parts2;
             this.tags[handle] = prefix;
             return true;
           }
           case "%YAML": {
             this.yaml.explicit = true;
-            if (parts.length !== 1) {
+            if (parts2.length !== 1) {
               onError(0, "%YAML directive should contain exactly one part");
               return false;
             }
-            const [version] = parts;
+            const [version] = parts2;
             if (version === "1.1" || version === "1.2") {
               this.yaml.version = version;
               return true;
@@ -4030,8 +4030,8 @@ var require_Node = __commonJS({
         };
         const res = toJS.toJS(this, "", ctx);
         if (typeof onAnchor === "function")
-          for (const { count, res: res2 } of ctx.anchors.values())
-            onAnchor(res2, count);
+          for (const { count: count2, res: res2 } of ctx.anchors.values())
+            onAnchor(res2, count2);
         return typeof reviver === "function" ? applyReviver.applyReviver(reviver, { "": res }, "", res) : res;
       }
     };
@@ -4139,13 +4139,13 @@ var require_Alias = __commonJS({
         const anchor = anchors2 && source && anchors2.get(source);
         return anchor ? anchor.count * anchor.aliasCount : 0;
       } else if (identity.isCollection(node)) {
-        let count = 0;
+        let count2 = 0;
         for (const item of node.items) {
           const c = getAliasCount(doc, item, anchors2);
-          if (c > count)
-            count = c;
+          if (c > count2)
+            count2 = c;
         }
-        return count;
+        return count2;
       } else if (identity.isPair(node)) {
         const kc = getAliasCount(doc, node.key, anchors2);
         const vc = getAliasCount(doc, node.value, anchors2);
@@ -4429,14 +4429,14 @@ var require_foldFlowLines = __commonJS({
     var FOLD_FLOW = "flow";
     var FOLD_BLOCK = "block";
     var FOLD_QUOTED = "quoted";
-    function foldFlowLines(text, indent, mode = "flow", { indentAtStart, lineWidth = 80, minContentWidth = 20, onFold, onOverflow } = {}) {
+    function foldFlowLines(text2, indent, mode = "flow", { indentAtStart, lineWidth = 80, minContentWidth = 20, onFold, onOverflow } = {}) {
       if (!lineWidth || lineWidth < 0)
-        return text;
+        return text2;
       if (lineWidth < minContentWidth)
         minContentWidth = 0;
       const endStep = Math.max(1 + minContentWidth, 1 + lineWidth - indent.length);
-      if (text.length <= endStep)
-        return text;
+      if (text2.length <= endStep)
+        return text2;
       const folds = [];
       const escapedFolds = {};
       let end = lineWidth - indent.length;
@@ -4453,14 +4453,14 @@ var require_foldFlowLines = __commonJS({
       let escStart = -1;
       let escEnd = -1;
       if (mode === FOLD_BLOCK) {
-        i = consumeMoreIndentedLines(text, i, indent.length);
+        i = consumeMoreIndentedLines(text2, i, indent.length);
         if (i !== -1)
           end = i + endStep;
       }
-      for (let ch; ch = text[i += 1]; ) {
+      for (let ch; ch = text2[i += 1]; ) {
         if (mode === FOLD_QUOTED && ch === "\\") {
           escStart = i;
-          switch (text[i + 1]) {
+          switch (text2[i + 1]) {
             case "x":
               i += 3;
               break;
@@ -4477,12 +4477,12 @@ var require_foldFlowLines = __commonJS({
         }
         if (ch === "\n") {
           if (mode === FOLD_BLOCK)
-            i = consumeMoreIndentedLines(text, i, indent.length);
+            i = consumeMoreIndentedLines(text2, i, indent.length);
           end = i + indent.length + endStep;
           split = void 0;
         } else {
           if (ch === " " && prev && prev !== " " && prev !== "\n" && prev !== "	") {
-            const next = text[i + 1];
+            const next = text2[i + 1];
             if (next && next !== " " && next !== "\n" && next !== "	")
               split = i;
           }
@@ -4494,12 +4494,12 @@ var require_foldFlowLines = __commonJS({
             } else if (mode === FOLD_QUOTED) {
               while (prev === " " || prev === "	") {
                 prev = ch;
-                ch = text[i += 1];
+                ch = text2[i += 1];
                 overflow = true;
               }
               const j = i > escEnd + 1 ? i - 2 : escStart - 1;
               if (escapedFolds[j])
-                return text;
+                return text2;
               folds.push(j);
               escapedFolds[j] = true;
               end = j + endStep;
@@ -4514,39 +4514,39 @@ var require_foldFlowLines = __commonJS({
       if (overflow && onOverflow)
         onOverflow();
       if (folds.length === 0)
-        return text;
+        return text2;
       if (onFold)
         onFold();
-      let res = text.slice(0, folds[0]);
+      let res = text2.slice(0, folds[0]);
       for (let i2 = 0; i2 < folds.length; ++i2) {
         const fold = folds[i2];
-        const end2 = folds[i2 + 1] || text.length;
+        const end2 = folds[i2 + 1] || text2.length;
         if (fold === 0)
           res = `
-${indent}${text.slice(0, end2)}`;
+${indent}${text2.slice(0, end2)}`;
         else {
           if (mode === FOLD_QUOTED && escapedFolds[fold])
-            res += `${text[fold]}\\`;
+            res += `${text2[fold]}\\`;
           res += `
-${indent}${text.slice(fold + 1, end2)}`;
+${indent}${text2.slice(fold + 1, end2)}`;
         }
       }
       return res;
     }
-    function consumeMoreIndentedLines(text, i, indent) {
+    function consumeMoreIndentedLines(text2, i, indent) {
       let end = i;
       let start = i + 1;
-      let ch = text[start];
+      let ch = text2[start];
       while (ch === " " || ch === "	") {
         if (i < start + indent) {
-          ch = text[++i];
+          ch = text2[++i];
         } else {
           do {
-            ch = text[++i];
+            ch = text2[++i];
           } while (ch && ch !== "\n");
           end = i;
           start = i + 1;
-          ch = text[start];
+          ch = text2[start];
         }
       }
       return end;
@@ -6491,9 +6491,9 @@ var require_timestamp = __commonJS({
     var stringifyNumber = require_stringifyNumber();
     function parseSexagesimal(str, asBigInt) {
       const sign = str[0];
-      const parts = sign === "-" || sign === "+" ? str.substring(1) : str;
+      const parts2 = sign === "-" || sign === "+" ? str.substring(1) : str;
       const num = (n) => asBigInt ? BigInt(n) : Number(n);
-      const res = parts.replace(/_/g, "").split(":").reduce((res2, p) => res2 * num(60) + num(p), num(0));
+      const res = parts2.replace(/_/g, "").split(":").reduce((res2, p) => res2 * num(60) + num(p), num(0));
       return sign === "-" ? num(-1) * res : res;
     }
     function stringifySexagesimal(node) {
@@ -6509,18 +6509,18 @@ var require_timestamp = __commonJS({
         value *= num(-1);
       }
       const _60 = num(60);
-      const parts = [value % _60];
+      const parts2 = [value % _60];
       if (value < 60) {
-        parts.unshift(0);
+        parts2.unshift(0);
       } else {
-        value = (value - parts[0]) / _60;
-        parts.unshift(value % _60);
+        value = (value - parts2[0]) / _60;
+        parts2.unshift(value % _60);
         if (value >= 60) {
-          value = (value - parts[0]) / _60;
-          parts.unshift(value);
+          value = (value - parts2[0]) / _60;
+          parts2.unshift(value);
         }
       }
-      return sign + parts.map((n) => String(n).padStart(2, "0")).join(":").replace(/000000\d*$/, "");
+      return sign + parts2.map((n) => String(n).padStart(2, "0")).join(":").replace(/000000\d*$/, "");
     }
     var intTime = {
       identify: (value) => typeof value === "bigint" || Number.isInteger(value),
@@ -7098,8 +7098,8 @@ var require_Document = __commonJS({
         };
         const res = toJS.toJS(this.contents, jsonArg ?? "", ctx);
         if (typeof onAnchor === "function")
-          for (const { count, res: res2 } of ctx.anchors.values())
-            onAnchor(res2, count);
+          for (const { count: count2, res: res2 } of ctx.anchors.values())
+            onAnchor(res2, count2);
         return typeof reviver === "function" ? applyReviver.applyReviver(reviver, { "": res }, "", res) : res;
       }
       /**
@@ -7176,12 +7176,12 @@ var require_errors = __commonJS({
         lineStr = prev + lineStr;
       }
       if (/[^ ]/.test(lineStr)) {
-        let count = 1;
+        let count2 = 1;
         const end = error.linePos[1];
         if (end?.line === line && end.col > col) {
-          count = Math.max(1, Math.min(end.col - col, 80 - ci));
+          count2 = Math.max(1, Math.min(end.col - col, 80 - ci));
         }
-        const pointer = " ".repeat(ci) + "^".repeat(count);
+        const pointer = " ".repeat(ci) + "^".repeat(count2);
         error.message += `:
 
 ${lineStr}
@@ -8782,10 +8782,10 @@ var require_cst_scalar = __commonJS({
         case "|":
         case ">": {
           const he = source.indexOf("\n");
-          const head = source.substring(0, he);
+          const head2 = source.substring(0, he);
           const body = source.substring(he + 1) + "\n";
           const props = [
-            { type: "block-scalar-header", offset, indent, source: head }
+            { type: "block-scalar-header", offset, indent, source: head2 }
           ];
           if (!addEndtoBlockProps(props, end))
             props.push({ type: "newline", offset: -1, indent, source: "\n" });
@@ -8845,19 +8845,19 @@ var require_cst_scalar = __commonJS({
     }
     function setBlockScalarValue(token, source) {
       const he = source.indexOf("\n");
-      const head = source.substring(0, he);
+      const head2 = source.substring(0, he);
       const body = source.substring(he + 1) + "\n";
       if (token.type === "block-scalar") {
         const header = token.props[0];
         if (header.type !== "block-scalar-header")
           throw new Error("Invalid block scalar header");
-        header.source = head;
+        header.source = head2;
         token.source = body;
       } else {
         const { offset } = token;
         const indent = "indent" in token ? token.indent : -1;
         const props = [
-          { type: "block-scalar-header", offset, indent, source: head }
+          { type: "block-scalar-header", offset, indent, source: head2 }
         ];
         if (!addEndtoBlockProps(props, "end" in token ? token.end : void 0))
           props.push({ type: "newline", offset: -1, indent, source: "\n" });
@@ -13119,12 +13119,12 @@ var require_tunnel = __commonJS({
       function onResponse(res) {
         res.upgrade = true;
       }
-      function onUpgrade(res, socket, head) {
+      function onUpgrade(res, socket, head2) {
         process.nextTick(function() {
-          onConnect(res, socket, head);
+          onConnect(res, socket, head2);
         });
       }
-      function onConnect(res, socket, head) {
+      function onConnect(res, socket, head2) {
         connectReq.removeAllListeners();
         socket.removeAllListeners();
         if (res.statusCode !== 200) {
@@ -13139,7 +13139,7 @@ var require_tunnel = __commonJS({
           self.removeSocket(placeholder);
           return;
         }
-        if (head.length > 0) {
+        if (head2.length > 0) {
           debug2("got illegal response body from proxy");
           socket.destroy();
           var error = new Error("got illegal response body from proxy");
@@ -19039,7 +19039,7 @@ var require_client_h1 = __commonJS({
           util.destroy(this.socket, new HeadersOverflowError());
         }
       }
-      onUpgrade(head) {
+      onUpgrade(head2) {
         const { upgrade: upgrade2, client, socket, headers, statusCode, statusText } = this;
         assert(upgrade2);
         assert(client[kSocket] === socket);
@@ -19054,7 +19054,7 @@ var require_client_h1 = __commonJS({
         this.shouldKeepAlive = null;
         this.headers = [];
         this.headersSize = 0;
-        socket.unshift(head);
+        socket.unshift(head2);
         socket[kParser].destroy();
         socket[kParser] = null;
         socket[kClient] = null;
@@ -19837,7 +19837,7 @@ var require_client_h2 = __commonJS({
     "use strict";
     var assert = __require("node:assert");
     var { errorMonitor } = __require("node:events");
-    var { pipeline: pipeline6 } = __require("node:stream");
+    var { pipeline: pipeline8 } = __require("node:stream");
     var util = require_util();
     var {
       RequestContentLengthMismatchError,
@@ -20316,7 +20316,7 @@ var require_client_h2 = __commonJS({
     }
     function writeStream(abort, socket, expectsPayload, h2stream, body, client, request, contentLength) {
       assert(contentLength !== 0 || client[kRunning] === 0, "stream body cannot be pipelined");
-      const pipe = pipeline6(
+      const pipe = pipeline8(
         body,
         h2stream,
         (err) => {
@@ -23361,7 +23361,7 @@ var require_api_pipeline = __commonJS({
         util.destroy(ret, err);
       }
     };
-    function pipeline6(opts, handler) {
+    function pipeline8(opts, handler) {
       try {
         const pipelineHandler = new PipelineHandler(opts, handler);
         this.dispatch({ ...opts, body: pipelineHandler.req }, pipelineHandler);
@@ -23370,7 +23370,7 @@ var require_api_pipeline = __commonJS({
         return new PassThrough().destroy(err);
       }
     }
-    module.exports = pipeline6;
+    module.exports = pipeline8;
   }
 });
 
@@ -24206,11 +24206,11 @@ var require_pluralizer = __commonJS({
         this.singular = singular;
         this.plural = plural;
       }
-      pluralize(count) {
-        const one = count === 1;
+      pluralize(count2) {
+        const one = count2 === 1;
         const keys = one ? singulars : plurals;
         const noun = one ? this.singular : this.plural;
-        return { ...keys, count, noun };
+        return { ...keys, count: count2, noun };
       }
     };
   }
@@ -26535,7 +26535,7 @@ var require_fetch = __commonJS({
       subresourceSet
     } = require_constants4();
     var EE = __require("node:events");
-    var { Readable, pipeline: pipeline6, finished } = __require("node:stream");
+    var { Readable, pipeline: pipeline8, finished } = __require("node:stream");
     var { addAbortListener, isErrored, isReadable, bufferToLowerCasedHeaderName } = require_util();
     var { dataURLProcessor, serializeAMimeType, minimizeSupportedMimeType } = require_data_url();
     var { getGlobalDispatcher } = require_global2();
@@ -27480,7 +27480,7 @@ var require_fetch = __commonJS({
                 status,
                 statusText,
                 headersList,
-                body: decoders.length ? pipeline6(this.body, ...decoders, (err) => {
+                body: decoders.length ? pipeline8(this.body, ...decoders, (err) => {
                   if (err) {
                     this.onError(err);
                   }
@@ -28036,7 +28036,7 @@ var require_util4 = __commonJS({
           if (encoding === "failure") {
             encoding = "UTF-8";
           }
-          return decode(bytes, encoding);
+          return decode2(bytes, encoding);
         }
         case "ArrayBuffer": {
           const sequence = combineByteSequences(bytes);
@@ -28053,7 +28053,7 @@ var require_util4 = __commonJS({
         }
       }
     }
-    function decode(ioQueue, encoding) {
+    function decode2(ioQueue, encoding) {
       const bytes = combineByteSequences(ioQueue);
       const BOMEncoding = BOMSniffing(bytes);
       let slice = 0;
@@ -31629,15 +31629,15 @@ ${value}`;
           pos = 0;
         }
       }
-      discardLeadingBytes(count) {
-        while (count > 0 && this.lineChunkIndex < this.chunks.length) {
+      discardLeadingBytes(count2) {
+        while (count2 > 0 && this.lineChunkIndex < this.chunks.length) {
           const chunk = this.chunks[this.lineChunkIndex];
           const remaining = chunk.length - this.linePos;
-          if (count < remaining) {
-            this.linePos += count;
-            count = 0;
+          if (count2 < remaining) {
+            this.linePos += count2;
+            count2 = 0;
           } else {
-            count -= remaining;
+            count2 -= remaining;
             this.lineChunkIndex++;
             this.linePos = 0;
           }
@@ -31681,7 +31681,7 @@ ${value}`;
 var require_eventsource = __commonJS({
   "node_modules/undici/lib/web/eventsource/eventsource.js"(exports, module) {
     "use strict";
-    var { pipeline: pipeline6 } = __require("node:stream");
+    var { pipeline: pipeline8 } = __require("node:stream");
     var { fetching } = require_fetch();
     var { makeRequest } = require_request2();
     var { webidl } = require_webidl();
@@ -31841,7 +31841,7 @@ var require_eventsource = __commonJS({
               ));
             }
           });
-          pipeline6(
+          pipeline8(
             response.body.stream,
             eventSourceStream,
             (error) => {
@@ -33265,7 +33265,7 @@ var require_streamx = __commonJS({
         fn().then((src) => {
           if (src === null) return out.end();
           if (out.destroying) return;
-          pipeline6(src, out, noop);
+          pipeline8(src, out, noop);
         }).catch((err) => out.destroy(err));
         return out;
       }
@@ -33552,13 +33552,13 @@ var require_streamx = __commonJS({
     }
     function pipelinePromise(...streams) {
       return new Promise((resolve6, reject) => {
-        return pipeline6(...streams, (err) => {
+        return pipeline8(...streams, (err) => {
           if (err) return reject(err);
           resolve6();
         });
       });
     }
-    function pipeline6(stream, ...streams) {
+    function pipeline8(stream, ...streams) {
       const all = Array.isArray(stream) ? [...stream, ...streams] : [stream, ...streams];
       const done = all.length && typeof all[all.length - 1] === "function" ? all.pop() : null;
       if (all.length < 2) throw StreamError.BAD_ARGUMENT("Pipeline requires at least 2 streams");
@@ -33656,7 +33656,7 @@ var require_streamx = __commonJS({
       return s._writev !== Writable2.prototype._writev && s._writev !== Duplex.prototype._writev;
     }
     module.exports = {
-      pipeline: pipeline6,
+      pipeline: pipeline8,
       pipelinePromise,
       isStream,
       isStreamx,
@@ -33753,7 +33753,7 @@ var require_headers2 = __commonJS({
       b4a.write(buf, encodeOct(cksum(buf), 6), 148);
       return buf;
     };
-    exports.decode = function decode(buf, filenameEncoding, allowUnknownFormat) {
+    exports.decode = function decode2(buf, filenameEncoding, allowUnknownFormat) {
       let typeflag = buf[156] === 0 ? 0 : buf[156] - ZERO_OFFSET;
       let name = decodeStr(buf, 0, 100, filenameEncoding);
       const mode = decodeOct(buf, 100, 8);
@@ -34548,7 +34548,7 @@ var require_tar_stream = __commonJS({
 // src/entry/cli.ts
 import { readFile as readFile8 } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
-import { basename as basename3, join as join17, resolve as resolve5 } from "node:path";
+import { basename as basename3, join as join19, resolve as resolve5 } from "node:path";
 
 // node_modules/commander/esm.mjs
 var import_index = __toESM(require_commander(), 1);
@@ -34636,8 +34636,8 @@ var package_default = {
 };
 
 // src/build.ts
-import { mkdir as mkdir7 } from "node:fs/promises";
-import { join as join15 } from "node:path";
+import { mkdir as mkdir8 } from "node:fs/promises";
+import { join as join17 } from "node:path";
 
 // src/acquire.ts
 import { chmod, copyFile, readFile, stat, writeFile } from "node:fs/promises";
@@ -34893,12 +34893,12 @@ function machineOf(arch3) {
 function platformOf(arch3) {
   return `linux/${arch3}`;
 }
-function parseArch(text) {
-  const wanted = text.trim().toLowerCase();
+function parseArch(text2) {
+  const wanted = text2.trim().toLowerCase();
   if (wanted === "amd64" || wanted === MACHINES.amd64) return "amd64";
   if (wanted === "arm64" || wanted === MACHINES.arm64) return "arm64";
   throw new Failure(
-    `arch: ${JSON.stringify(text)} is no architecture that CloudStack nodes run`,
+    `arch: ${JSON.stringify(text2)} is no architecture that CloudStack nodes run`,
     "Set arch to amd64 (x86_64) or arm64 (aarch64)."
   );
 }
@@ -34916,14 +34916,14 @@ var ELF_MACHINES = { amd64: 62, arm64: 183 };
 var ELF_MAGIC = Buffer.from([127, 69, 76, 70]);
 var GZIP_MAGIC = Buffer.from([31, 139]);
 var ELF_MACHINE_OFFSET = 18;
-function formatOf(head) {
-  if (head.length >= ELF_MACHINE_OFFSET + 2 && head.subarray(0, 4).equals(ELF_MAGIC)) {
-    const machine = head.readUInt16LE(ELF_MACHINE_OFFSET);
+function formatOf(head2) {
+  if (head2.length >= ELF_MACHINE_OFFSET + 2 && head2.subarray(0, 4).equals(ELF_MAGIC)) {
+    const machine = head2.readUInt16LE(ELF_MACHINE_OFFSET);
     const arch3 = machine === ELF_MACHINES.amd64 ? "amd64" : machine === ELF_MACHINES.arm64 ? "arm64" : void 0;
     return { kind: "elf", arch: arch3 };
   }
-  if (head.subarray(0, 2).equals(GZIP_MAGIC)) return { kind: "gzip" };
-  return { kind: "other", start: head.subarray(0, 60).toString("latin1") };
+  if (head2.subarray(0, 2).equals(GZIP_MAGIC)) return { kind: "gzip" };
+  return { kind: "other", start: head2.subarray(0, 60).toString("latin1") };
 }
 async function requireContent(file, expected, input) {
   const handle = await open(file.path);
@@ -34978,15 +34978,15 @@ async function sha256OfFile(path5, signal) {
 }
 
 // src/iso/units.ts
-function nodeUnit(text, name, url) {
-  const isUnit = /^\[Service\]\s*$/m.test(text) && /^ExecStart=.*\/usr\/bin\/kubelet\b/m.test(text);
+function nodeUnit(text2, name, url) {
+  const isUnit = /^\[Service\]\s*$/m.test(text2) && /^ExecStart=.*\/usr\/bin\/kubelet\b/m.test(text2);
   if (!isUnit) {
     throw new Failure(
-      `${url} is no ${name}: ${text.trim() === "" ? "it is empty" : `it starts with ${JSON.stringify(text.slice(0, 60))}`}, without [Service] and an ExecStart of /usr/bin/kubelet`,
+      `${url} is no ${name}: ${text2.trim() === "" ? "it is empty" : `it starts with ${JSON.stringify(text2.slice(0, 60))}`}, without [Service] and an ExecStart of /usr/bin/kubelet`,
       "Open that URL: it has moved, or a mirror or proxy answers with a page of its own (input mirrors)."
     );
   }
-  return text.replaceAll("/usr/bin", "/opt/bin");
+  return text2.replaceAll("/usr/bin", "/opt/bin");
 }
 
 // src/images/reference.ts
@@ -34998,12 +34998,12 @@ var TAG = /^\w[\w.-]{0,127}$/;
 var DIGEST = /^sha256:[a-f0-9]{64}$/;
 var IDENTIFIER = /^[a-f0-9]{64}$/;
 var LONGEST_REPOSITORY = 255;
-function tryReference(text) {
-  if (IDENTIFIER.test(text)) return void 0;
-  const at2 = text.indexOf("@");
-  const digest = at2 < 0 ? void 0 : text.slice(at2 + 1);
+function tryReference(text2) {
+  if (IDENTIFIER.test(text2)) return void 0;
+  const at2 = text2.indexOf("@");
+  const digest = at2 < 0 ? void 0 : text2.slice(at2 + 1);
   if (digest !== void 0 && !DIGEST.test(digest)) return void 0;
-  const named3 = at2 < 0 ? text : text.slice(0, at2);
+  const named3 = at2 < 0 ? text2 : text2.slice(0, at2);
   const colon = named3.indexOf(":", named3.lastIndexOf("/") + 1);
   const tag = colon < 0 ? void 0 : named3.slice(colon + 1);
   if (tag !== void 0 && !TAG.test(tag)) return void 0;
@@ -35017,22 +35017,22 @@ function tryReference(text) {
     ...digest !== void 0 ? { digest } : {}
   };
 }
-function parseReference(text, where) {
-  const reference = tryReference(text);
+function parseReference(text2, where) {
+  const reference = tryReference(text2);
   if (reference === void 0) {
     throw new Failure(
-      `${JSON.stringify(text)} in ${where} is no image reference`,
+      `${JSON.stringify(text2)} in ${where} is no image reference`,
       "An image reference reads [registry/]path[:tag][@sha256:digest]; correct it there, or choose another version of that source."
     );
   }
   return reference;
 }
-function splitRepository(repository) {
-  const slash = repository.indexOf("/");
-  const first = repository.slice(0, Math.max(slash, 0));
+function splitRepository(repository2) {
+  const slash = repository2.indexOf("/");
+  const first = repository2.slice(0, Math.max(slash, 0));
   const isRegistry = slash > 0 && (/[.:A-Z]/.test(first) || first === "localhost");
   const domain = isRegistry ? first : "docker.io";
-  const path5 = isRegistry ? repository.slice(slash + 1) : repository;
+  const path5 = isRegistry ? repository2.slice(slash + 1) : repository2;
   if (domain !== "docker.io" && domain !== "index.docker.io") return { domain, path: path5 };
   return { domain: "docker.io", path: path5.includes("/") ? path5 : `library/${path5}` };
 }
@@ -35057,23 +35057,23 @@ function hasFixedVersion(reference) {
 // src/request/version.ts
 var import_semver = __toESM(require_semver2(), 1);
 var MINOR = /^(0|[1-9]\d*)\.(0|[1-9]\d*)$/;
-function parseVersion(input, text) {
-  const version = withoutV(text);
+function parseVersion(input, text2) {
+  const version = withoutV(text2);
   const parsed = (0, import_semver.parse)(version);
   if (parsed === null || parsed.version !== version) {
     throw new Failure(
-      `${input}: ${JSON.stringify(text)} is no version`,
+      `${input}: ${JSON.stringify(text2)} is no version`,
       `Set ${input} to a version such as 1.2.3 or v1.2.3.`
     );
   }
   return version;
 }
-function parseKubernetesVersion(text) {
-  const version = withoutV(text.trim().replace(/^refs\/tags\//, ""));
+function parseKubernetesVersion(text2) {
+  const version = withoutV(text2.trim().replace(/^refs\/tags\//, ""));
   if (MINOR.test(version)) return { kind: "minor", minor: version };
   if ((0, import_semver.parse)(version)?.version === version) return { kind: "exact", version };
   throw new Failure(
-    `kubernetes-version: ${JSON.stringify(text)} is no Kubernetes version`,
+    `kubernetes-version: ${JSON.stringify(text2)} is no Kubernetes version`,
     "Set kubernetes-version to a release such as 1.33.13, or to a minor such as 1.33 for its newest patch."
   );
 }
@@ -35085,8 +35085,8 @@ function compareMinors(a, b) {
   const [majorB = 0, minorB = 0] = b.split(".").map(Number);
   return majorA - majorB || minorA - minorB;
 }
-function withoutV(text) {
-  return text.trim().replace(/^v/i, "");
+function withoutV(text2) {
+  return text2.trim().replace(/^v/i, "");
 }
 
 // src/plan/urls.ts
@@ -35182,9 +35182,9 @@ var DEFAULTS = {
 
 // src/request/mirrors.ts
 var HOST = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?$/i;
-function parseMirrors(text) {
+function parseMirrors(text2) {
   const mirrors = [];
-  for (const [index, raw] of text.split(/\r?\n/).entries()) {
+  for (const [index, raw] of text2.split(/\r?\n/).entries()) {
     const line = raw.replace(/(^|\s)#.*$/, "").trim();
     if (line === "") continue;
     const bad = (why) => new Failure(
@@ -35219,11 +35219,11 @@ function registryMirrors(mirrors) {
 function isPrefix(prefix, url) {
   return url.startsWith(prefix) && (url.length === prefix.length || "/?".includes(url.charAt(prefix.length)));
 }
-function isUrl(text, protocols) {
-  return URL.canParse(text) && protocols.includes(new URL(text).protocol);
+function isUrl(text2, protocols) {
+  return URL.canParse(text2) && protocols.includes(new URL(text2).protocol);
 }
-function hasUser(text) {
-  return /:\/\/[^/\s]*@/.test(text);
+function hasUser(text2) {
+  return /:\/\/[^/\s]*@/.test(text2);
 }
 function withoutSlash(url) {
   return url.replace(/\/+$/, "");
@@ -35324,30 +35324,30 @@ function parseRequest(values, context) {
   };
   const problems = [];
   const read = (name, parse6) => {
-    const text = settingOf(set, name);
+    const text2 = settingOf(set, name);
     try {
-      return text === "" ? void 0 : parse6(text);
+      return text2 === "" ? void 0 : parse6(text2);
     } catch (thrown) {
       if (!(thrown instanceof Failure)) throw thrown;
       problems.push(thrown);
       return void 0;
     }
   };
-  const version = (name) => read(name, (text) => parseVersion(name, text));
+  const version = (name) => read(name, (text2) => parseVersion(name, text2));
   const kubernetes = read("kubernetes-version", parseKubernetesVersion);
   if (settingOf(set, "kubernetes-version") === "") problems.push(noKubernetesVersion());
   const cloudstack = read("cloudstack-version", parseCloudStack) ?? DEFAULTS.cloudstack;
   const request = {
-    network: read("network", (text) => parseManifest("network", text, ["calico", "flannel"], context.cwd)),
+    network: read("network", (text2) => parseManifest("network", text2, ["calico", "flannel"], context.cwd)),
     dashboard: read(
       "dashboard",
-      (text) => text === "none" ? { kind: "none" } : parseManifest("dashboard", text, ["kubernetes-dashboard", "headlamp"], context.cwd)
+      (text2) => text2 === "none" ? { kind: "none" } : parseManifest("dashboard", text2, ["kubernetes-dashboard", "headlamp"], context.cwd)
     ) ?? addOn(appliesHeadlamp(cloudstack) ? "headlamp" : "kubernetes-dashboard"),
     arch: read("arch", parseArch),
     ccm: version("ccm-version"),
     csi: version("csi-version"),
     extraImages: read("extra-images", parseExtraImages) ?? [],
-    outputDir: read("output-dir", (text) => parseOutputDir(text, context.cwd)),
+    outputDir: read("output-dir", (text2) => parseOutputDir(text2, context.cwd)),
     cloudstack,
     mirrors: read("mirrors", parseMirrors) ?? [],
     ...optional("cni", version("cni-version")),
@@ -35369,8 +35369,8 @@ function appliesHeadlamp(cloudstack) {
   return major > 4 || major === 4 && minor >= FIRST_WITH_HEADLAMP;
 }
 function settingOf(values, name) {
-  const text = values[name]?.trim() ?? "";
-  return text === "" ? BUILD_SETTINGS.find((setting) => setting.name === name)?.default ?? "" : text;
+  const text2 = values[name]?.trim() ?? "";
+  return text2 === "" ? BUILD_SETTINGS.find((setting) => setting.name === name)?.default ?? "" : text2;
 }
 function noKubernetesVersion() {
   return new Failure(
@@ -35381,64 +35381,64 @@ function noKubernetesVersion() {
 function addOn(name, version = ADD_ON_VERSIONS[name]) {
   return { kind: "add-on", name, version };
 }
-function parseManifest(input, text, names, cwd) {
-  if (hasUser(text)) {
+function parseManifest(input, text2, names, cwd) {
+  if (hasUser(text2)) {
     throw new Failure(
       `${input}: the URL holds a user or password (not shown here)`,
       `Download the manifest in a step before, and set ${input} to the path of the file.`
     );
   }
-  if (new RegExp("\\p{Cc}", "u").test(text)) {
+  if (new RegExp("\\p{Cc}", "u").test(text2)) {
     throw new Failure(
-      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
+      `${input}: ${JSON.stringify(text2)} holds a line end or control character`,
       `Set ${input} to one URL, file or add-on.`
     );
   }
-  const at2 = text.indexOf("@");
-  const name = names.find((candidate) => candidate === (at2 < 0 ? text : text.slice(0, at2)));
+  const at2 = text2.indexOf("@");
+  const name = names.find((candidate) => candidate === (at2 < 0 ? text2 : text2.slice(0, at2)));
   if (name !== void 0) {
-    return at2 < 0 ? addOn(name) : addOn(name, parseVersion(input, text.slice(at2 + 1)));
+    return at2 < 0 ? addOn(name) : addOn(name, parseVersion(input, text2.slice(at2 + 1)));
   }
-  if (/^https?:\/\//i.test(text) && URL.canParse(text)) return { kind: "url", url: text };
-  if (/^file:\/\//i.test(text) && URL.canParse(text)) return { kind: "file", path: fileURLToPath(text) };
-  if (!text.includes("://") && (isAbsolute(text) || /[./]/.test(text))) {
-    return { kind: "file", path: resolve(cwd, text) };
+  if (/^https?:\/\//i.test(text2) && URL.canParse(text2)) return { kind: "url", url: text2 };
+  if (/^file:\/\//i.test(text2) && URL.canParse(text2)) return { kind: "file", path: fileURLToPath(text2) };
+  if (!text2.includes("://") && (isAbsolute(text2) || /[./]/.test(text2))) {
+    return { kind: "file", path: resolve(cwd, text2) };
   }
   throw new Failure(
-    `${input}: ${JSON.stringify(text)} is neither an add-on, a URL nor a file`,
+    `${input}: ${JSON.stringify(text2)} is neither an add-on, a URL nor a file`,
     `Set ${input} to one of ${names.map((known) => `${known}[@version]`).join(", ")}, to an http or https URL, or to the path of a file (./${input}.yaml).`
   );
 }
-function parseCloudStack(text) {
-  const match = /^v?(\d+\.\d+)(\.\d+)*$/i.exec(text);
+function parseCloudStack(text2) {
+  const match = /^v?(\d+\.\d+)(\.\d+)*$/i.exec(text2);
   if (match?.[1] === void 0) {
     throw new Failure(
-      `cloudstack-version: ${JSON.stringify(text)} is no CloudStack release`,
+      `cloudstack-version: ${JSON.stringify(text2)} is no CloudStack release`,
       "Set cloudstack-version to a release such as 4.22 or 4.22.1."
     );
   }
   return match[1];
 }
-function parseOutputDir(text, cwd) {
-  if (new RegExp("\\p{Cc}", "u").test(text)) {
+function parseOutputDir(text2, cwd) {
+  if (new RegExp("\\p{Cc}", "u").test(text2)) {
     throw new Failure(
-      `output-dir: ${JSON.stringify(text)} holds a line end or control character`,
+      `output-dir: ${JSON.stringify(text2)} holds a line end or control character`,
       "Set output-dir to the path of one directory."
     );
   }
-  return resolve(cwd, text);
+  return resolve(cwd, text2);
 }
-function parseBuildName(text) {
-  if (!BUILD_NAME.test(text)) {
+function parseBuildName(text2) {
+  if (!BUILD_NAME.test(text2)) {
     throw new Failure(
-      `build-name: ${JSON.stringify(text)} cannot be the start of a file name`,
+      `build-name: ${JSON.stringify(text2)} cannot be the start of a file name`,
       "Use letters, digits, dot, underscore, plus and dash, at most 200 of them."
     );
   }
-  return text;
+  return text2;
 }
-function parseExtraImages(text) {
-  const lines = text.split(/\r?\n/).map((line) => line.replace(/(^|\s)#.*$/, "").trim());
+function parseExtraImages(text2) {
+  const lines = text2.split(/\r?\n/).map((line) => line.replace(/(^|\s)#.*$/, "").trim());
   return lines.filter((line) => line !== "").map((line) => formatReference(parseReference(line, "extra-images")));
 }
 function optional(key, value) {
@@ -35500,8 +35500,8 @@ var import_yaml2 = __toESM(require_dist(), 1);
 
 // src/manifests/text.ts
 var CHOOSE_ANOTHER = "Open it and look: correct the file, or name another version or URL in the input that it comes from (network, dashboard, autoscaler-version, ccm-version or csi-version).";
-function lineAt(text, offset) {
-  return text.slice(0, offset).split("\n").length;
+function lineAt(text2, offset) {
+  return text2.slice(0, offset).split("\n").length;
 }
 var MARKER = /^---(?:\s|$)/;
 var END = /^\.\.\.(?:\s|$)/;
@@ -35514,25 +35514,25 @@ function cleanText(raw, where) {
   const notices = [];
   const repaired = (line, how) => notices.push(`${where}: line ${line}: ${how}`);
   const whole2 = splitGluedEnds(splitMarkerLines(lines, where, repaired), repaired);
-  return { text: whole2.map(({ text }) => text).join("\n"), notices };
+  return { text: whole2.map(({ text: text2 }) => text2).join("\n"), notices };
 }
 function splitMarkerLines(lines, where, repaired) {
-  return lines.flatMap((text, index) => {
+  return lines.flatMap((text2, index) => {
     const number = index + 1;
-    if (END.test(text) && isContent(significantAfter(lines, index))) {
+    if (END.test(text2) && isContent(significantAfter(lines, index))) {
       repaired(number, 'kubectl stops reading at "..."; a document marker "---" is added behind it');
       return [
-        { number, text },
+        { number, text: text2 },
         { number, text: "---" }
       ];
     }
-    if (!text.startsWith("---")) return [{ number, text }];
-    const rest = text.slice(3);
-    if (/^\s*(?:#|$)/.test(rest)) return [{ number, text }];
-    if (!MARKER.test(text) && !TOP_KEY.test(rest)) {
-      throw new Failure(`${where}: line ${number}: ${quoted(text)} is no document marker`, CHOOSE_ANOTHER);
+    if (!text2.startsWith("---")) return [{ number, text: text2 }];
+    const rest = text2.slice(3);
+    if (/^\s*(?:#|$)/.test(rest)) return [{ number, text: text2 }];
+    if (!MARKER.test(text2) && !TOP_KEY.test(rest)) {
+      throw new Failure(`${where}: line ${number}: ${quoted(text2)} is no document marker`, CHOOSE_ANOTHER);
     }
-    repaired(number, `${quoted(text)} is split into the document marker and what stands behind it`);
+    repaired(number, `${quoted(text2)} is split into the document marker and what stands behind it`);
     return [
       { number, text: "---" },
       { number, text: rest.trimStart() }
@@ -35540,13 +35540,13 @@ function splitMarkerLines(lines, where, repaired) {
   });
 }
 function splitGluedEnds(lines, repaired) {
-  const texts = lines.map(({ text }) => text);
-  if (!texts.some((text) => GLUED.test(text))) return lines;
+  const texts = lines.map(({ text: text2 }) => text2);
+  if (!texts.some((text2) => GLUED.test(text2))) return lines;
   let start = 0;
   return lines.flatMap((line, index) => {
     if (MARKER.test(line.text)) start = index + 1;
     if (!GLUED.test(line.text) || !TOP_KEY.test(significantAfter(texts, index))) return [line];
-    const marker = texts.findIndex((text, at2) => at2 > index && MARKER.test(text));
+    const marker = texts.findIndex((text2, at2) => at2 > index && MARKER.test(text2));
     const before = texts.slice(start, index + 1);
     const after = texts.slice(index + 1, marker < 0 ? void 0 : marker);
     if (!isObject(before) || !isObject(after)) return [line];
@@ -35575,8 +35575,8 @@ function isContent(line) {
   return line !== "" && !MARKER.test(line) && !END.test(line) && !line.startsWith("%");
 }
 function quoted(line) {
-  const text = line.trim();
-  return JSON.stringify(text.length > 80 ? `${text.slice(0, 77)}...` : text);
+  const text2 = line.trim();
+  return JSON.stringify(text2.length > 80 ? `${text2.slice(0, 77)}...` : text2);
 }
 
 // src/manifests/objects.ts
@@ -35602,11 +35602,11 @@ function unfold(manifest, node, what, list2) {
     { apiVersion, kind, name: read("metadata", "name"), namespace: read("metadata", "namespace"), node }
   ];
 }
-function notAnObject({ where, text }, node, what) {
+function notAnObject({ where, text: text2 }, node, what) {
   const start = offsetOf(node);
-  const [line = ""] = text.slice(start).split("\n", 1);
+  const [line = ""] = text2.slice(start).split("\n", 1);
   return new Failure(
-    `${where}: ${what}, line ${lineAt(text, start)}: no Kubernetes object, apiVersion and kind are missing; it begins ${JSON.stringify(line.slice(0, 80))}`,
+    `${where}: ${what}, line ${lineAt(text2, start)}: no Kubernetes object, apiVersion and kind are missing; it begins ${JSON.stringify(line.slice(0, 80))}`,
     CHOOSE_ANOTHER
   );
 }
@@ -35702,9 +35702,9 @@ function parseManifest2(raw, where) {
       CHOOSE_ANOTHER
     );
   }
-  const { text, notices } = cleanText(raw, where);
+  const { text: text2, notices } = cleanText(raw, where);
   const lineCounter = new import_yaml4.LineCounter();
-  const documents = (0, import_yaml4.parseAllDocuments)(text, {
+  const documents = (0, import_yaml4.parseAllDocuments)(text2, {
     merge: true,
     uniqueKeys: false,
     prettyErrors: false,
@@ -35726,11 +35726,11 @@ function parseManifest2(raw, where) {
       }
     });
   }
-  const objects = objectsOf({ where, text, documents, aliases }).length;
+  const objects = objectsOf({ where, text: text2, documents, aliases }).length;
   if (objects === 0) {
     throw new Failure(`${where} holds no Kubernetes object, it is empty or all comments`, CHOOSE_ANOTHER);
   }
-  return { where, text, documents, aliases, objects, notices, warnings };
+  return { where, text: text2, documents, aliases, objects, notices, warnings };
 }
 function isTaken(error) {
   return error.code === "MISSING_CHAR" && error.message.startsWith("Comments must be separated");
@@ -35738,22 +35738,22 @@ function isTaken(error) {
 function messageOf(error) {
   return error.code === "RESOURCE_EXHAUSTION" ? "this is nested too deeply to be read" : error.message;
 }
-function beginning(text) {
-  return JSON.stringify(text.trim().slice(0, 60));
+function beginning(text2) {
+  return JSON.stringify(text2.trim().slice(0, 60));
 }
 
 // src/manifests/splice.ts
 function rewritten(manifest, splices, added2 = 0) {
   const unique = new Map(splices.map((splice) => [`${splice.start}-${splice.end}:${splice.text}`, splice]));
-  const { where, text, notices, documents, objects } = manifest;
+  const { where, text: text2, notices, documents, objects } = manifest;
   let edited = "";
   let done = 0;
   for (const { start, end, text: piece } of [...unique.values()].toSorted((a, b) => a.start - b.start)) {
     if (start < done) throw editFailure(where, "two changes overlap");
-    edited += text.slice(done, start) + piece;
+    edited += text2.slice(done, start) + piece;
     done = end;
   }
-  const next = parseManifest2(edited + text.slice(done), where);
+  const next = parseManifest2(edited + text2.slice(done), where);
   if (next.documents.length !== documents.length + added2 || next.objects !== objects + added2) {
     throw editFailure(
       where,
@@ -35768,7 +35768,7 @@ function editFailure(where, why) {
     "Write this part of the manifest in a plainer form, and report it: cks-iso should have managed."
   );
 }
-function setValue(text, { key, value }, to) {
+function setValue(text2, { key, value }, to) {
   const [, keyEnd] = key.range ?? [0, 0];
   if (!(0, import_yaml5.isNode)(value)) return { start: keyEnd, end: keyEnd, text: `: ${plain(to)}` };
   const [start, end] = value.range ?? [0, 0];
@@ -35780,18 +35780,18 @@ function setValue(text, { key, value }, to) {
       return { start, end, text: `'${to.replaceAll("'", "''")}'` };
     case "BLOCK_FOLDED":
     case "BLOCK_LITERAL":
-      return { ...blockContent(text, start, end), text: to };
+      return { ...blockContent(text2, start, end), text: to };
     default:
-      return start === end ? afterColon(text, keyEnd, to) : { start, end, text: plain(to) };
+      return start === end ? afterColon(text2, keyEnd, to) : { start, end, text: plain(to) };
   }
 }
-function afterColon(text, keyEnd, to) {
-  const start = text.indexOf(":", keyEnd) + 1;
+function afterColon(text2, keyEnd, to) {
+  const start = text2.indexOf(":", keyEnd) + 1;
   return { start, end: start, text: ` ${plain(to)}` };
 }
-function blockContent(text, start, end) {
-  const header = text.indexOf("\n", start) + 1;
-  const content = text.slice(header, end);
+function blockContent(text2, start, end) {
+  const header = text2.indexOf("\n", start) + 1;
+  const content = text2.slice(header, end);
   return { start: header + content.search(/\S/), end: header + content.trimEnd().length };
 }
 var PLAIN = /^[a-z][\w.-]*[:/@][\w./:@-]*\w$|^IfNotPresent$/i;
@@ -35804,7 +35804,7 @@ var PLACEHOLDERS = ["<cluster-id>", "<min>", "<max>"];
 var ROLE = "cluster-autoscaler-cks-iso";
 function withAutoscalerPermissions(manifest) {
   const { name, namespace } = serviceAccountOf(manifest);
-  const { text } = manifest;
+  const { text: text2 } = manifest;
   const documents = `---
 # Added by cks-iso: what this autoscaler release reads beyond the roles above.
 apiVersion: rbac.authorization.k8s.io/v1
@@ -35832,17 +35832,17 @@ subjects:
     name: ${JSON.stringify(name)}
     namespace: ${JSON.stringify(namespace)}
 `;
-  const end = text.length;
+  const end = text2.length;
   return rewritten(
     manifest,
-    [{ start: end, end, text: text.endsWith("\n") ? documents : `
+    [{ start: end, end, text: text2.endsWith("\n") ? documents : `
 ${documents}` }],
     2
   );
 }
 function requireAutoscalerPlaceholders(manifest) {
-  const values = objectsOf(manifest).flatMap(({ node }) => stringsIn(node).map(({ text }) => text));
-  const missing = PLACEHOLDERS.filter((placeholder) => !values.some((text) => text.includes(placeholder)));
+  const values = objectsOf(manifest).flatMap(({ node }) => stringsIn(node).map(({ text: text2 }) => text2));
+  const missing = PLACEHOLDERS.filter((placeholder) => !values.some((text2) => text2.includes(placeholder)));
   if (missing.length === 0) return;
   throw new Failure(
     `${manifest.where} lacks ${missing.join(", ")}: CloudStack fills these in when it deploys the autoscaler`,
@@ -35948,21 +35948,21 @@ function policySplices(manifest) {
     return tryReference(reference)?.tag === "latest" ? [addedPolicy(manifest.text, holder)] : [];
   });
 }
-function addedPolicy(text, { map, policyKey, image }) {
+function addedPolicy(text2, { map, policyKey, image }) {
   if (!map.items.some(({ key }) => key === image.key)) {
     const start = offsetOf(map);
     return map.flow === true ? insertion(start + 1, `${policyKey}: ${POLICY}, `) : insertion(start, `${policyKey}: ${POLICY}
-${" ".repeat(columnOf(text, start))}`);
+${" ".repeat(columnOf(text2, start))}`);
   }
   const keyStart = offsetOf(image.key);
-  const valueEnd = endOf(text, image.value);
+  const valueEnd = endOf(text2, image.value);
   if (map.flow !== true) {
-    const lineEnd = text.indexOf("\n", valueEnd);
-    const indent = " ".repeat(columnOf(text, keyStart));
-    return insertion(lineEnd < 0 ? text.length : lineEnd, `
+    const lineEnd = text2.indexOf("\n", valueEnd);
+    const indent = " ".repeat(columnOf(text2, keyStart));
+    return insertion(lineEnd < 0 ? text2.length : lineEnd, `
 ${indent}${policyKey}: ${POLICY}`);
   }
-  const before = beforeOnLine(text, keyStart);
+  const before = beforeOnLine(text2, keyStart);
   const separator = /^\s*$/.test(before) ? `,
 ${before}` : ", ";
   const isJson = image.key.type === "QUOTE_DOUBLE";
@@ -35971,18 +35971,18 @@ ${before}` : ", ";
     `${separator}${isJson ? `"${policyKey}": "${POLICY}"` : `${policyKey}: ${POLICY}`}`
   );
 }
-function insertion(start, text) {
-  return { start, end: start, text };
+function insertion(start, text2) {
+  return { start, end: start, text: text2 };
 }
-function columnOf(text, keyStart) {
-  return /^ *(?:- +)*/.exec(beforeOnLine(text, keyStart))?.[0].length ?? 0;
+function columnOf(text2, keyStart) {
+  return /^ *(?:- +)*/.exec(beforeOnLine(text2, keyStart))?.[0].length ?? 0;
 }
-function beforeOnLine(text, offset) {
-  return text.slice(text.lastIndexOf("\n", offset - 1) + 1, offset);
+function beforeOnLine(text2, offset) {
+  return text2.slice(text2.lastIndexOf("\n", offset - 1) + 1, offset);
 }
-function endOf(text, node) {
+function endOf(text2, node) {
   const [start, end] = (0, import_yaml6.isNode)(node) && node.range || [0, 0];
-  return start + text.slice(start, end).trimEnd().length;
+  return start + text2.slice(start, end).trimEnd().length;
 }
 
 // src/manifests/mentions.ts
@@ -35994,8 +35994,8 @@ function mentionedImages(manifest) {
   const mentions = [];
   for (const object of objectsOf(manifest)) {
     if (object.kind === "CustomResourceDefinition") continue;
-    for (const { path: path5, text, node } of stringsIn(object.node)) {
-      for (const reference of candidates(path5.at(-1) ?? "", text)) {
+    for (const { path: path5, text: text2, node } of stringsIn(object.node)) {
+      for (const reference of candidates(path5.at(-1) ?? "", text2)) {
         if (seen.has(normalised(reference))) continue;
         seen.add(normalised(reference));
         const how = `${nameOf(object)} ${path5.join(".").replaceAll(".[", "[")}`;
@@ -36006,25 +36006,25 @@ function mentionedImages(manifest) {
   return mentions;
 }
 function candidates(key, value) {
-  const text = value.trim();
-  if (text.includes("\n")) {
-    return [...text.matchAll(IMAGE_LINE)].map(([, , , image = ""]) => image).filter(isExact);
+  const text2 = value.trim();
+  if (text2.includes("\n")) {
+    return [...text2.matchAll(IMAGE_LINE)].map(([, , , image = ""]) => image).filter(isExact);
   }
-  if (key === "image" && isExact(text)) return [text];
-  const behindFlag = text.slice(text.indexOf("=") + 1);
-  return [text, behindFlag].filter(isExactOnRegistry).slice(0, 1);
+  if (key === "image" && isExact(text2)) return [text2];
+  const behindFlag = text2.slice(text2.indexOf("=") + 1);
+  return [text2, behindFlag].filter(isExactOnRegistry).slice(0, 1);
 }
-function isExact(text) {
-  return explicit(text) !== void 0;
+function isExact(text2) {
+  return explicit(text2) !== void 0;
 }
-function isExactOnRegistry(text) {
-  const reference = explicit(text);
-  if (reference === void 0 || !text.startsWith(`${reference.domain}/`)) return false;
+function isExactOnRegistry(text2) {
+  const reference = explicit(text2);
+  if (reference === void 0 || !text2.startsWith(`${reference.domain}/`)) return false;
   return REGISTRY.test(reference.domain) && !TAINT_EFFECT.test(reference.tag ?? "");
 }
-function explicit(text) {
-  const reference = tryReference(text);
-  const isWritten = reference?.digest !== void 0 || text.endsWith(`:${reference?.tag}`);
+function explicit(text2) {
+  const reference = tryReference(text2);
+  const isWritten = reference?.digest !== void 0 || text2.endsWith(`:${reference?.tag}`);
   return isWritten ? reference : void 0;
 }
 function normalised(reference) {
@@ -36053,8 +36053,8 @@ var PATHS = {
   csi: "manifest.yaml",
   "snapshot-crds": "snapshot-crds.yaml"
 };
-function prepareManifest(role, text, source, plan, log2) {
-  const original = parseManifest2(text, source);
+function prepareManifest(role, text2, source, plan, log2) {
+  const original = parseManifest2(text2, source);
   for (const notice of original.notices) log2.notice(notice);
   for (const { message, line } of original.warnings) log2.warning(message, { file: source, line });
   const isHeadlamp = role === "dashboard" && holdsHeadlamp(original);
@@ -36079,8 +36079,8 @@ function pinned(role, manifest, plan, isHeadlamp) {
 }
 function headlampPin(dashboard) {
   const version = /(?:^headlamp@|\/v)(\d+\.\d+\.\d+)(?:\/|$)/.exec(dashboard)?.[1];
-  return (text) => {
-    const reference = tryReference(text);
+  return (text2) => {
+    const reference = tryReference(text2);
     if (version === void 0 || reference === void 0 || lastPathPart(reference) !== "headlamp")
       return void 0;
     return hasFixedVersion(reference) ? void 0 : formatReference({ ...reference, tag: `v${version}` });
@@ -36090,14 +36090,14 @@ function holdsHeadlamp(manifest) {
   return namesImage(manifest, "headlamp");
 }
 function holdsDashboard(manifest) {
-  return imagesOf(manifest).some((text) => {
-    const reference = tryReference(text);
+  return imagesOf(manifest).some((text2) => {
+    const reference = tryReference(text2);
     return reference !== void 0 && /dashboard/.test(reference.path);
   });
 }
 function namesImage(manifest, name) {
-  return imagesOf(manifest).some((text) => {
-    const reference = tryReference(text);
+  return imagesOf(manifest).some((text2) => {
+    const reference = tryReference(text2);
     return reference !== void 0 && lastPathPart(reference) === name;
   });
 }
@@ -36106,17 +36106,17 @@ function pathsOf(role, isHeadlamp) {
   return isHeadlamp ? ["headlamp.yaml", "dashboard.yaml"] : ["dashboard.yaml"];
 }
 function warnOfMovingImages(manifest, source, log2) {
-  for (const { reference: text, line } of imageUses(manifest)) {
-    const reference = tryReference(text);
+  for (const { reference: text2, line } of imageUses(manifest)) {
+    const reference = tryReference(text2);
     if (reference === void 0) {
       throw new Failure(
-        `${source}, line ${line}: ${JSON.stringify(text)} is no image reference`,
+        `${source}, line ${line}: ${JSON.stringify(text2)} is no image reference`,
         "Correct the manifest, or choose another version of it: a node cannot pull that image."
       );
     }
     if (!hasFixedVersion(reference)) {
       log2.warning(
-        `${text} in ${source} names no fixed version: the ISO gets what it points at now (its digest is in versions.txt), another build may get another.`,
+        `${text2} in ${source} names no fixed version: the ISO gets what it points at now (its digest is in versions.txt), another build may get another.`,
         { file: source, line }
       );
     }
@@ -36211,10 +36211,10 @@ async function acquireFile(planned, path5, { downloads, log: log2 }) {
     );
   }
 }
-async function storeText(text, paths, from, { workspace }) {
+async function storeText(text2, paths, from, { workspace }) {
   const source = join(workspace.dir, `text-${paths[0]}`);
-  await writeFile(source, text);
-  const sha256 = sha256Of(text);
+  await writeFile(source, text2);
+  const sha256 = sha256Of(text2);
   const edited = sha256 === from.sha256 ? {} : { sourceSha256: from.sha256 };
   return paths.map((path5) => ({
     file: { path: path5, source },
@@ -36234,8 +36234,8 @@ async function acquireHostKubeadm(plan, stages) {
   await makeRunnable(fetched.path);
   return fetched.path;
 }
-async function makeRunnable(program2) {
-  await chmod(program2, 493);
+async function makeRunnable(program3) {
+  await chmod(program3, 493);
 }
 
 // src/fetch/download.ts
@@ -37145,8 +37145,8 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addRaw(text, addEOL = false) {
-    this._buffer += text;
+  addRaw(text2, addEOL = false) {
+    this._buffer += text2;
     return addEOL ? this.addEOL() : this;
   }
   /**
@@ -37242,10 +37242,10 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addHeading(text, level) {
+  addHeading(text2, level) {
     const tag = `h${level}`;
     const allowedTag = ["h1", "h2", "h3", "h4", "h5", "h6"].includes(tag) ? tag : "h1";
-    const element = this.wrap(allowedTag, text);
+    const element = this.wrap(allowedTag, text2);
     return this.addRaw(element).addEOL();
   }
   /**
@@ -37274,9 +37274,9 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addQuote(text, cite) {
+  addQuote(text2, cite) {
     const attrs = Object.assign({}, cite && { cite });
-    const element = this.wrap("blockquote", text, attrs);
+    const element = this.wrap("blockquote", text2, attrs);
     return this.addRaw(element).addEOL();
   }
   /**
@@ -37287,8 +37287,8 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addLink(text, href) {
-    const element = this.wrap("a", text, { href });
+  addLink(text2, href) {
+    const element = this.wrap("a", text2, { href });
     return this.addRaw(element).addEOL();
   }
 };
@@ -37540,9 +37540,9 @@ function which(tool, check) {
       }
       return result;
     }
-    const matches = yield findInPath(tool);
-    if (matches && matches.length > 0) {
-      return matches[0];
+    const matches2 = yield findInPath(tool);
+    if (matches2 && matches2.length > 0) {
+      return matches2[0];
     }
     return "";
   });
@@ -37578,14 +37578,14 @@ function findInPath(tool) {
         }
       }
     }
-    const matches = [];
+    const matches2 = [];
     for (const directory of directories) {
       const filePath = yield tryGetExecutablePath(path2.join(directory, tool), extensions);
       if (filePath) {
-        matches.push(filePath);
+        matches2.push(filePath);
       }
     }
-    return matches;
+    return matches2;
   });
 }
 function readCopyOptions(options) {
@@ -38392,43 +38392,43 @@ function _getTempDirectory() {
 }
 
 // src/request/epoch.ts
-function parseEpoch(text) {
-  if (text === void 0 || text.trim() === "") return {};
-  if (!isUsableEpoch(Number(text.trim())) || !/^\d+$/.test(text.trim())) {
+function parseEpoch(text2) {
+  if (text2 === void 0 || text2.trim() === "") return {};
+  if (!isUsableEpoch(Number(text2.trim())) || !/^\d+$/.test(text2.trim())) {
     throw new Failure(
-      `SOURCE_DATE_EPOCH: ${JSON.stringify(text)} is no time`,
+      `SOURCE_DATE_EPOCH: ${JSON.stringify(text2)} is no time`,
       "Set it to whole seconds since 1970, between 1 and the year 2100, or do not set it."
     );
   }
-  return { epoch: Number(text.trim()) };
+  return { epoch: Number(text2.trim()) };
 }
 function isUsableEpoch(seconds) {
   return Number.isInteger(seconds) && seconds >= 1 && seconds < 4102444800;
 }
 
 // src/together.ts
-async function together(parts, onFailure = () => {
+async function together(parts2, onFailure = () => {
 }) {
   const failures = [];
-  for (const part of parts) {
+  for (const part of parts2) {
     part.catch((thrown) => {
       failures.push(thrown);
       onFailure();
     });
   }
-  await Promise.allSettled(parts);
+  await Promise.allSettled(parts2);
   const reason = failures.find((thrown) => !(thrown instanceof Cancelled)) ?? failures[0];
   if (reason !== void 0) throw reason;
-  return await Promise.all(parts);
+  return await Promise.all(parts2);
 }
-async function togetherTelling(what, parts) {
-  const outcomes = await Promise.allSettled(parts);
+async function togetherTelling(what, parts2) {
+  const outcomes = await Promise.allSettled(parts2);
   const reasons = outcomes.flatMap(
     (outcome) => outcome.status === "rejected" ? [outcome.reason] : []
   );
   const failures = reasons.filter((reason) => reason instanceof Failure);
   if (failures.length > 1 && failures.length === reasons.length) throw joined(what, failures);
-  return await together(parts);
+  return await together(parts2);
 }
 
 // src/fetch/checksum.ts
@@ -38436,16 +38436,16 @@ import { posix } from "node:path";
 var SHA256 = /^[0-9a-f]{64}$/i;
 var GNU = /^([0-9a-f]{64})[ \t]+\*?(.+)$/i;
 var BSD = /^SHA256 ?\((.+)\) ?= ?([0-9a-f]{64})$/i;
-function publishedSha256(text, checksumUrl, fileUrl) {
+function publishedSha256(text2, checksumUrl, fileUrl) {
   const name = posix.basename(new URL(fileUrl).pathname);
-  const lines = text.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
+  const lines = text2.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
   const [only] = lines;
   if (lines.length === 1 && only !== void 0 && SHA256.test(only)) return only.toLowerCase();
   const hashes = new Set(lines.map(readNamed).flatMap((entry) => entry?.name === name ? [entry.hash] : []));
   const [hash] = hashes;
   if (hash === void 0 || hashes.size > 1) {
     throw new Failure(
-      `The checksum file ${checksumUrl} holds ${hash === void 0 ? "no SHA-256 of" : "different SHA-256s for"} ${name}; it starts with ${JSON.stringify(text.slice(0, 80))}`,
+      `The checksum file ${checksumUrl} holds ${hash === void 0 ? "no SHA-256 of" : "different SHA-256s for"} ${name}; it starts with ${JSON.stringify(text2.slice(0, 80))}`,
       "Open that URL: a proxy or a mirror may answer with a page of its own. Nothing unverified goes onto the ISO."
     );
   }
@@ -38603,8 +38603,8 @@ var Downloads = class {
   }
   async #checksum(request, fileUrl, checksumUrl, path5) {
     const what = `the published checksum of ${request.what}`;
-    const { text } = await this.text({ ...request, what, candidates: [{ url: checksumUrl }] }, `${path5}.sum`);
-    return publishedSha256(text, checksumUrl, fileUrl);
+    const { text: text2 } = await this.text({ ...request, what, candidates: [{ url: checksumUrl }] }, `${path5}.sum`);
+    return publishedSha256(text2, checksumUrl, fileUrl);
   }
   async #bytes(request, url, part) {
     const from = mirroredUrl(this.#mirrors, url);
@@ -38878,21 +38878,21 @@ level = "warn"`,
     ""
   ].join("\n");
 }
-async function versionOf(programs, program2) {
-  const what = `Cannot learn the version of ${program2}`;
-  const { stdout } = await programs.run(program2, ["--version"], { what, next: NEXT, timeout: 3e4 });
-  return readVersion(program2, stdout);
+async function versionOf(programs, program3) {
+  const what = `Cannot learn the version of ${program3}`;
+  const { stdout } = await programs.run(program3, ["--version"], { what, next: NEXT, timeout: 3e4 });
+  return readVersion(program3, stdout);
 }
-function readVersion(program2, output) {
-  const [, text, major, minor] = /\sv?((\d+)\.(\d+)\.\d+\S*)/.exec(output) ?? [];
+function readVersion(program3, output) {
+  const [, text2, major, minor] = /\sv?((\d+)\.(\d+)\.\d+\S*)/.exec(output) ?? [];
   const known = major === "2" || major === "1" && Number(minor) >= 6;
-  if (text === void 0 || !known) {
+  if (text2 === void 0 || !known) {
     throw new Failure(
-      `${program2} is of an unknown release: it calls itself ${JSON.stringify(output.trim().slice(0, 200))}; known are 1.6, 1.7 and 2.x`,
+      `${program3} is of an unknown release: it calls itself ${JSON.stringify(output.trim().slice(0, 200))}; known are 1.6, 1.7 and 2.x`,
       NEXT
     );
   }
-  return { major: Number(major), text };
+  return { major: Number(major), text: text2 };
 }
 
 // src/images/kubeadm.ts
@@ -38917,7 +38917,7 @@ async function kubeadmImages(programs, kubeadm, version, log2) {
 }
 function readKubeadmImages(stdout, version, log2) {
   const references = [];
-  for (const line of stdout.split(/\r?\n/).map((text) => text.trim())) {
+  for (const line of stdout.split(/\r?\n/).map((text2) => text2.trim())) {
     const reference = tryReference(line);
     if (reference !== void 0 && formatReference(reference) === line) references.push(reference);
     else if (line !== "") log2.info(`kubeadm: ${line}`);
@@ -39121,8 +39121,36 @@ function isObject2(value) {
 }
 
 // src/verify/finding.ts
+var THE_ISO = "the ISO";
 function errorAt(where, what, why, fix) {
   return { severity: "error", where, what, why, fix };
+}
+function noticeAt(where, what, why, fix) {
+  return { severity: "notice", where, what, why, fix };
+}
+function findingOf(thrown, where, why) {
+  if (!(thrown instanceof Failure)) throw thrown;
+  const [message = "", ...next] = reasonOf(thrown).split("\n");
+  const what = message.startsWith(where) ? message.slice(where.length).replace(/^[:,]? /, "") : message;
+  return errorAt(where, what, why, next.join(" "));
+}
+function formatFindings(findings) {
+  if (findings.length === 0) return "Nothing was found that a node would stumble over.\n";
+  const errors = findings.filter(({ severity }) => severity === "error");
+  const notices = findings.filter(({ severity }) => severity === "notice");
+  const lines = [...errors, ...notices].flatMap(({ severity, where, what, why, fix }) => [
+    `${severity.padEnd(8)}${oneLine(where)}: ${oneLine(what)}`,
+    `    why     ${oneLine(why)}`,
+    `    fix     ${oneLine(fix)}`
+  ]);
+  return `${[...lines, `${count(errors.length, "error")}, ${count(notices.length, "notice")}`].join("\n")}
+`;
+}
+function count(number, noun) {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+function oneLine(text2) {
+  return text2.replace(/[\p{Cc}\u2028\u2029]+/gu, " ").trim();
 }
 
 // src/verify/tar.ts
@@ -39843,7 +39871,7 @@ async function pullImages(planned, options) {
   const { arch: arch3, dir, cache, containerd: containerd2, log: log2, signal } = options;
   const context = { pauses: PAUSES, ...options };
   const failures = [];
-  let count = 0;
+  let count2 = 0;
   let bytes = 0;
   const restore = async (image, path5) => {
     if (cache === void 0) return void 0;
@@ -39864,11 +39892,11 @@ async function pullImages(planned, options) {
     const restored = await restore(image, path5);
     const digest = restored ?? await fetch(image, path5);
     const { size } = await stat7(path5);
-    count++;
+    count2++;
     bytes += size;
     const megabytes = Math.ceil(bytes / 1e6);
     const verb = restored === void 0 ? "pulled" : "restored";
-    log2.info(`${verb} ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`);
+    log2.info(`${verb} ${count2} of ${planned.length}, ${megabytes} MB: ${image.reference}`);
     const { reference, names, fileName } = image;
     return { reference, names, digest, fileName, path: path5, size };
   };
@@ -39918,20 +39946,20 @@ var Programs = class {
    * Runs a program to its end.
    * @throws Failure when it is missing, exits non-zero or runs too long; Cancelled when the build was cancelled
    */
-  async run(program2, args, options) {
-    const output = await this.tryRun(program2, args, options);
+  async run(program3, args, options) {
+    const output = await this.tryRun(program3, args, options);
     if (output.exitCode !== 0) {
       throw new Failure(
-        `${options.what}: ${program2} exited with ${output.exitCode}: ${tailOf(output.stderr) || tailOf(output.stdout) || "no output"}`,
+        `${options.what}: ${program3} exited with ${output.exitCode}: ${tailOf(output.stderr) || tailOf(output.stdout) || "no output"}`,
         options.next
       );
     }
     return output;
   }
   /** As {@link run}, but a non-zero exit code is returned, for programs whose code is an answer. */
-  async tryRun(program2, args, options) {
+  async tryRun(program3, args, options) {
     this.#signal.throwIfAborted();
-    const path5 = await findProgram(program2, options);
+    const path5 = await findProgram(program3, options);
     const marker = `${this.#id}.${randomUUID2()}`;
     const ends = new AbortController();
     const running = getExecOutput(quoted2(path5), [...args], {
@@ -39948,21 +39976,21 @@ var Programs = class {
       await killMarked(marker);
       if (first === "cancelled") throw new Cancelled(`${options.what}: cancelled`);
       throw new Failure(
-        `${options.what}: ${program2} did not end within ${Math.round(options.timeout / 1e3)} s and was stopped`,
+        `${options.what}: ${program3} did not end within ${Math.round(options.timeout / 1e3)} s and was stopped`,
         options.next
       );
     } catch (thrown) {
       if (thrown instanceof Failure || thrown instanceof Cancelled) throw thrown;
-      throw new Failure(`${options.what}: ${program2}: ${reasonOf(thrown)}`, options.next, { cause: thrown });
+      throw new Failure(`${options.what}: ${program3}: ${reasonOf(thrown)}`, options.next, { cause: thrown });
     } finally {
       ends.abort();
       await Promise.allSettled([running, timeout, cancelled]);
     }
   }
   /** Starts a program that runs until {@link stopAll}. */
-  async start(program2, args, options) {
+  async start(program3, args, options) {
     this.#signal.throwIfAborted();
-    const path5 = await findProgram(program2, options);
+    const path5 = await findProgram(program3, options);
     const lines = [];
     const ended = exec(quoted2(path5), [...args], {
       silent: true,
@@ -40013,17 +40041,17 @@ async function markedProcesses(id) {
   );
   return pids.filter((pid, index) => marked[index] && pid !== process.pid);
 }
-async function findProgram(program2, options) {
-  const path5 = await findOnPath(program2);
+async function findProgram(program3, options) {
+  const path5 = await findOnPath(program3);
   if (path5 === void 0) {
-    throw new Failure(`${options.what}: the program ${program2} is not on this machine`, options.next);
+    throw new Failure(`${options.what}: the program ${program3} is not on this machine`, options.next);
   }
   return path5;
 }
-async function findOnPath(program2) {
-  const folders = program2.includes("/") ? [""] : (process.env.PATH ?? "").split(delimiter2).filter(Boolean);
+async function findOnPath(program3) {
+  const folders = program3.includes("/") ? [""] : (process.env.PATH ?? "").split(delimiter2).filter(Boolean);
   for (const folder of folders) {
-    const path5 = join8(folder, program2);
+    const path5 = join8(folder, program3);
     const isProgram = await access2(path5, constants3.X_OK).then(() => stat8(path5)).then(
       (found) => found.isFile(),
       () => false
@@ -40099,13 +40127,13 @@ var SIGNS = [
   ["genisoimage", "genisoimage"],
   ["cdrtools", "mkisofs"]
 ];
-function identifyWriter(program2, versionOutput) {
+function identifyWriter(program3, versionOutput) {
   const sign = SIGNS.find(([, name2]) => versionOutput.includes(name2));
   if (sign === void 0) return void 0;
   const [kind, name] = sign;
   const [, number = "of unknown version"] = new RegExp(`${name} (\\d[\\w.]*)`).exec(versionOutput) ?? [];
   const { isReproducible, largestFile } = KINDS[kind];
-  return { kind, program: program2, version: `${name} ${number}`, isReproducible, largestFile };
+  return { kind, program: program3, version: `${name} ${number}`, isReproducible, largestFile };
 }
 function writerArguments(writer, epoch, output) {
   return [
@@ -40159,17 +40187,17 @@ function renameFailure(path5, fault) {
   return new Failure(`${path5} cannot be put on the ISO: ${fault}`, "Give the file another name.");
 }
 function parentsOf(path5) {
-  const parts = path5.split("/");
-  return parts.slice(1).map((_, index) => parts.slice(0, index + 1).join("/"));
+  const parts2 = path5.split("/");
+  return parts2.slice(1).map((_, index) => parts2.slice(0, index + 1).join("/"));
 }
 function faultOf(path5) {
-  const parts = path5.split("/");
-  if (parts.some((part) => part === "" || part === "." || part === "..")) {
+  const parts2 = path5.split("/");
+  if (parts2.some((part) => part === "" || part === "." || part === "..")) {
     return "the path must be relative to the root of the ISO, without empty parts, . and ..";
   }
   if (new RegExp("\\p{Cc}", "u").test(path5)) return "its name holds a control character";
-  if (parts.length > DEEPEST) return `it lies deeper than ${DEEPEST} levels`;
-  if (parts.some((part) => part.length > LONGEST_JOLIET_NAME || Buffer.byteLength(part) > LONGEST_NAME2)) {
+  if (parts2.length > DEEPEST) return `it lies deeper than ${DEEPEST} levels`;
+  if (parts2.some((part) => part.length > LONGEST_JOLIET_NAME || Buffer.byteLength(part) > LONGEST_NAME2)) {
     return `a name may have ${LONGEST_JOLIET_NAME} characters and ${LONGEST_NAME2} bytes`;
   }
   return void 0;
@@ -40563,7 +40591,7 @@ async function installPackage(name, need, { programs, log: log2, isRoot }) {
   const next = `Install the package ${name} (for example: sudo apt-get install ${name}), then run this again.`;
   const manager = await findManager();
   if (manager === void 0) {
-    const known = MANAGERS.map(({ program: program2 }) => program2).join(", ");
+    const known = MANAGERS.map(({ program: program3 }) => program3).join(", ");
     throw new Failure(`${need}, and neither is one of ${known} to install ${name} with`, next);
   }
   if (!isRoot && !await hasSudo(programs, next)) {
@@ -40571,8 +40599,8 @@ async function installPackage(name, need, { programs, log: log2, isRoot }) {
   }
   const run = async (args) => {
     const command = ["env", "DEBIAN_FRONTEND=noninteractive", manager.program, ...args];
-    const [program2 = "", ...rest] = isRoot ? command : ["sudo", "-n", ...command];
-    await programs.run(program2, rest, {
+    const [program3 = "", ...rest] = isRoot ? command : ["sudo", "-n", ...command];
+    await programs.run(program3, rest, {
       what: `${need}, and ${name} cannot be installed`,
       next,
       timeout: TIMEOUT2
@@ -40700,17 +40728,17 @@ async function findIsoWriter(programs, log2, isRoot = process.getuid?.() === 0) 
   return writer;
 }
 async function detect(programs, log2) {
-  for (const program2 of PROGRAMS) {
-    if (await which(program2, false) === "") continue;
-    const { stdout, stderr } = await programs.tryRun(program2, ["--version"], {
-      what: `Cannot ask ${program2} for its version`,
-      next: `Repair ${program2}, or install the package ${PACKAGE}.`,
+  for (const program3 of PROGRAMS) {
+    if (await which(program3, false) === "") continue;
+    const { stdout, stderr } = await programs.tryRun(program3, ["--version"], {
+      what: `Cannot ask ${program3} for its version`,
+      next: `Repair ${program3}, or install the package ${PACKAGE}.`,
       timeout: 3e4
     });
-    const writer = identifyWriter(program2, `${stdout}
+    const writer = identifyWriter(program3, `${stdout}
 ${stderr}`);
     if (writer !== void 0) return writer;
-    log2.debug(`${program2} is none of the ISO writers that are known here`);
+    log2.debug(`${program3} is none of the ISO writers that are known here`);
   }
   return void 0;
 }
@@ -40783,11 +40811,11 @@ import { join as join12 } from "node:path";
 // src/fetch/git.ts
 var TIMEOUT4 = 6e4;
 var PERMANENT = /not found|authentication failed|could not read username|does not appear to be a git repository|403/i;
-async function listRefs(repository, patterns, context) {
-  const from = mirroredUrl(context.mirrors, repository);
-  const what = `Cannot list the releases of ${repository}${from === repository ? "" : ` (by the mirror ${from})`}`;
+async function listRefs(repository2, patterns, context) {
+  const from = mirroredUrl(context.mirrors, repository2);
+  const what = `Cannot list the releases of ${repository2}${from === repository2 ? "" : ` (by the mirror ${from})`}`;
   const instead = context.input === void 0 ? "" : `set ${context.input} to an exact version, or `;
-  const next = `Run again; if it stays, ${instead}name a mirror of ${repository} in mirrors. It takes git on this machine.`;
+  const next = `Run again; if it stays, ${instead}name a mirror of ${repository2} in mirrors. It takes git on this machine.`;
   const attempt = async () => {
     const output = await context.programs.tryRun("git", ["ls-remote", "--", from, ...patterns], {
       what,
@@ -40983,8 +41011,8 @@ async function newestPatch(minor, context) {
     input: "kubernetes-version",
     candidates: [{ url }]
   };
-  const { text } = await context.downloads.text(request, join12(context.workspace.dir, `stable-${minor}.txt`));
-  const version = text.trim();
+  const { text: text2 } = await context.downloads.text(request, join12(context.workspace.dir, `stable-${minor}.txt`));
+  const version = text2.trim();
   if (!/^v\d+\.\d+\.\d+$/.test(version) || minorOf(version.slice(1)) !== minor) {
     throw new Failure(
       `${url} should name a release of Kubernetes ${minor}, but says ${JSON.stringify(version.slice(0, 80))}`,
@@ -41029,32 +41057,32 @@ async function nearestCrictl(minor, request, context) {
   return version;
 }
 async function commitOfUnits(request, context) {
-  const repository = REPOSITORIES.nodeUnits;
+  const repository2 = REPOSITORIES.nodeUnits;
   const branch = "refs/heads/main";
-  const refs = await refsOf(repository, branch, void 0, request, context);
+  const refs = await refsOf(repository2, branch, void 0, request, context);
   const commit = refs.find(({ name }) => name === branch)?.commit;
   if (commit === void 0) {
     throw new Failure(
-      `${repository} has no branch main, from which kubelet.service and 10-kubeadm.conf come`,
+      `${repository2} has no branch main, from which kubelet.service and 10-kubeadm.conf come`,
       "If a mirror stands for it, let it carry that branch (input mirrors)."
     );
   }
   return commit;
 }
-async function tags(repository, pattern, input, request, context) {
-  return await refsOf(repository, `refs/tags/${pattern}`, input, request, context);
+async function tags(repository2, pattern, input, request, context) {
+  return await refsOf(repository2, `refs/tags/${pattern}`, input, request, context);
 }
-async function refsOf(repository, pattern, input, request, { workspace, log: log2 }) {
-  return await listRefs(repository, [pattern], {
+async function refsOf(repository2, pattern, input, request, { workspace, log: log2 }) {
+  return await listRefs(repository2, [pattern], {
     ...workspace,
     log: log2,
     mirrors: request.mirrors,
     ...input === void 0 ? {} : { input }
   });
 }
-function fail(what, repository, input) {
+function fail(what, repository2, input) {
   throw new Failure(
-    `There is no release of ${what} among the tags of ${repository}`,
+    `There is no release of ${what} among the tags of ${repository2}`,
     `Set ${input} to a release. A mirror of that repository may lag behind, or answer with a page of its own.`
   );
 }
@@ -41075,6 +41103,31 @@ import {
 } from "node:fs/promises";
 import { dirname as dirname5, join as join13 } from "node:path";
 
+// src/record/checksums.ts
+import { createHash as createHash8 } from "node:crypto";
+import { createReadStream as createReadStream5 } from "node:fs";
+import { pipeline as pipeline6 } from "node:stream/promises";
+var CHECKSUMS = ["sha256", "sha512", "md5"];
+async function checksumsOf(path5, signal) {
+  const hashes = { sha256: createHash8("sha256"), sha512: createHash8("sha512"), md5: createHash8("md5") };
+  await pipeline6(
+    createReadStream5(path5, { highWaterMark: 1024 * 1024 }),
+    async (chunks) => {
+      for await (const chunk of chunks) for (const name of CHECKSUMS) hashes[name].update(chunk);
+    },
+    { signal }
+  );
+  return {
+    sha256: hashes.sha256.digest("hex"),
+    sha512: hashes.sha512.digest("hex"),
+    md5: hashes.md5.digest("hex")
+  };
+}
+function checksumFile(checksum, fileName) {
+  return `${checksum}  ${fileName}
+`;
+}
+
 // src/plan/plan.ts
 var VERSION_NAMES = [
   "kubernetes",
@@ -41090,6 +41143,8 @@ var VERSION_NAMES = [
 
 // src/record/record.ts
 var HEADING = "# cks-iso versions 1";
+var SHA2562 = /^[0-9a-f]{64}$/;
+var DIGEST2 = /^sha256:[0-9a-f]{64}$/;
 function formatRecord(record) {
   const byPath = (items) => items.toSorted((a, b) => a.path < b.path ? -1 : 1);
   const lines = [
@@ -41114,49 +41169,139 @@ function formatRecord(record) {
   return `${lines.join("\n")}
 `;
 }
+function parseRecord(text2, where) {
+  const [heading, ...lines] = text2.replace(/\n$/, "").split("\n");
+  if (heading !== HEADING) {
+    throw new Failure(
+      `${where} is no versions.txt that this release reads: its first line is ${JSON.stringify((heading ?? "").slice(0, 80))}`,
+      `The first line has to be ${JSON.stringify(HEADING)}.`
+    );
+  }
+  let platform3;
+  let epoch;
+  const versions = {};
+  const files = [];
+  const images = [];
+  for (const [index, line] of lines.entries()) {
+    const bad = (why) => new Failure(
+      `${where}, line ${index + 2} (${JSON.stringify(line.slice(0, 200))}): ${why}`,
+      "Take the versions.txt of a build as it is; docs/versions-txt.md tells its format."
+    );
+    const [keyword, ...words] = line.split(" ");
+    const [first, second, third, fourth, ...rest] = words.map(decode);
+    if (rest.length > 0) throw bad("too many words");
+    if (keyword === "platform") {
+      if (first === void 0 || second !== void 0 || platform3 !== void 0)
+        throw bad("one platform is expected");
+      platform3 = first;
+    } else if (keyword === "epoch") {
+      if (first === void 0 || !/^\d{1,12}$/.test(first) || second !== void 0 || epoch !== void 0) {
+        throw bad("one time in seconds is expected");
+      }
+      epoch = Number(first);
+    } else if (keyword === "version") {
+      const name = VERSION_NAMES.find((known) => known === first);
+      if (name === void 0 || second === void 0 || third !== void 0 || versions[name] !== void 0) {
+        throw bad("one known name and its version are expected");
+      }
+      versions[name] = second;
+    } else if (keyword === "file") {
+      const sha256 = hashOf(second);
+      const sourceSha256 = hashOf(fourth);
+      if (!first || sha256 === void 0 || !third || fourth !== void 0 && sourceSha256 === void 0) {
+        throw bad("path, sha256, source and, for an edited file, the sha256 of its source are expected");
+      }
+      if (files.some(({ path: path5 }) => path5 === first)) throw bad(`${first} has a line already`);
+      files.push({
+        path: first,
+        sha256,
+        source: third,
+        ...sourceSha256 === void 0 ? {} : { sourceSha256 }
+      });
+    } else if (keyword === "image") {
+      if (!first || tryReference(first) === void 0 || !second || !DIGEST2.test(second) || !third || fourth) {
+        throw bad("reference, digest and path are expected");
+      }
+      if (images.some(({ path: path5 }) => path5 === third)) throw bad(`${third} has a line already`);
+      images.push({ reference: first, digest: second, path: third });
+    } else {
+      throw bad("a line starts with platform, epoch, version, file or image");
+    }
+  }
+  if (platform3 === void 0 || epoch === void 0) {
+    throw new Failure(
+      `${where} has no ${platform3 === void 0 ? "platform" : "epoch"} line`,
+      "Take the versions.txt of a build as it is."
+    );
+  }
+  return { platform: platform3, epoch, versions, files, images };
+}
+function hashOf(word) {
+  const hash = word?.startsWith("sha256:") ? word.slice("sha256:".length) : void 0;
+  return hash !== void 0 && SHA2562.test(hash) ? hash : void 0;
+}
 function encode(word) {
   return word.replace(/[%\s\p{Cc}]/gu, (character) => encodeURIComponent(character));
 }
+function decode(word) {
+  return word.replace(/(?:%[0-9A-F]{2})+/g, (escapes) => {
+    try {
+      return decodeURIComponent(escapes);
+    } catch {
+      return escapes;
+    }
+  });
+}
 
 // src/publish.ts
-async function publish(parts, outputDir, { workspace, log: log2 }) {
-  const { name, record, files, writer } = parts;
+async function publish(parts2, outputDir, check, { workspace, log: log2 }) {
+  const { name, record, files, writer } = parts2;
   const versions = join13(workspace.dir, "versions.txt");
   await writeFile5(versions, formatRecord(record));
   const tree = join13(workspace.dir, "tree");
   await buildTree(tree, [...files, { path: "versions.txt", source: versions }]);
-  const { isoPath, versionsPath } = pathsOf2(outputDir, name);
+  const final = pathsOf2(outputDir, name);
   const staging = await mkdtemp(join13(outputDir, ".cks-iso-"));
   try {
-    const staged = { iso: join13(staging, `${name}.iso`), versions: join13(staging, "versions.txt") };
-    await writeIso({
-      writer,
-      tree,
-      output: staged.iso,
-      epoch: record.epoch,
-      programs: workspace.programs,
-      log: log2
-    });
-    const [isoSha256, { size: isoSize }] = await Promise.all([
-      sha256OfFile(staged.iso, workspace.signal),
-      stat10(staged.iso)
+    const staged = pathsOf2(staging, name);
+    const { isoPath } = staged;
+    const { programs, signal } = workspace;
+    await writeIso({ writer, tree, output: isoPath, epoch: record.epoch, programs, log: log2 });
+    const [checksums, { size: isoSize }] = await together([
+      checksumsOf(isoPath, signal),
+      stat10(isoPath),
+      check(isoPath)
     ]);
-    await copyFile5(versions, staged.versions);
-    workspace.signal.throwIfAborted();
-    await rename5(staged.iso, isoPath);
-    await rename5(staged.versions, versionsPath);
-    return { isoPath, isoSize, isoSha256, versionsPath };
+    await copyFile5(versions, staged.versionsPath);
+    for (const kind of CHECKSUMS) {
+      await writeFile5(checksumPath(staging, name, kind), checksumFile(checksums[kind], `${name}.iso`));
+    }
+    signal.throwIfAborted();
+    for (const kind of CHECKSUMS) {
+      await rename5(checksumPath(staging, name, kind), checksumPath(outputDir, name, kind));
+    }
+    await rename5(staged.versionsPath, final.versionsPath);
+    await rename5(isoPath, final.isoPath);
+    return { ...final, isoSize, isoSha256: checksums.sha256 };
   } catch (thrown) {
-    throw hasCode(thrown, "ENOSPC") ? fileFailure("Cannot write the ISO", isoPath, thrown) : thrown;
+    throw hasCode(thrown, "ENOSPC") ? fileFailure("Cannot write the ISO", final.isoPath, thrown) : thrown;
   } finally {
     await rm5(staging, { recursive: true, force: true });
   }
 }
-function pathsOf2(outputDir, name) {
-  return { isoPath: join13(outputDir, `${name}.iso`), versionsPath: join13(outputDir, `${name}.versions.txt`) };
+function pathsOf2(dir, name) {
+  return {
+    isoPath: join13(dir, `${name}.iso`),
+    versionsPath: join13(dir, `${name}.versions.txt`),
+    checksumPaths: CHECKSUMS.map((kind) => checksumPath(dir, name, kind))
+  };
+}
+function checksumPath(dir, name, kind) {
+  return join13(dir, `${name}.iso.${kind}`);
 }
 async function requireReplaceable(outputDir, name) {
-  for (const path5 of Object.values(pathsOf2(outputDir, name))) {
+  const { isoPath, versionsPath, checksumPaths } = pathsOf2(outputDir, name);
+  for (const path5 of [isoPath, versionsPath, ...checksumPaths]) {
     const there = await lstat3(path5).catch(() => void 0);
     if (there !== void 0 && !there.isFile() && !there.isSymbolicLink()) {
       throw new Failure(
@@ -41197,13 +41342,586 @@ async function removeEmpty(dirs) {
   }
 }
 
-// src/workspace.ts
-import { mkdtemp as mkdtemp2, rm as rm6 } from "node:fs/promises";
+// src/stopwatch.ts
+var Stopwatch = class {
+  #began = performance.now();
+  #stages = [];
+  /** Measures a stage from now until it settles. */
+  async time(name, stage) {
+    const start = performance.now() - this.#began;
+    try {
+      return await stage;
+    } finally {
+      this.#stages.push({ name, start, end: performance.now() - this.#began });
+    }
+  }
+  /** The stages that have ended, in the order in which they began. */
+  get stages() {
+    return this.#stages.toSorted((a, b) => a.start - b.start);
+  }
+};
+
+// src/verify/verify.ts
+import { createHash as createHash9 } from "node:crypto";
+import { createWriteStream as createWriteStream4 } from "node:fs";
+import { mkdir as mkdir7, rm as rm6 } from "node:fs/promises";
+import { join as join15 } from "node:path";
+import { pipeline as pipeline7 } from "node:stream/promises";
+
+// src/verify/contract.ts
+var AUTOSCALER_PLACEHOLDERS = ["<cluster-id>", "<min>", "<max>"];
+var program2 = (name) => ({
+  path: `k8s/${name}`,
+  content: "elf",
+  missing: "error",
+  why: `nodes copy ${name} from there and run it`
+});
+var FILES = [
+  program2("kubeadm"),
+  program2("kubelet"),
+  program2("kubectl"),
+  {
+    path: "cni/cni-plugins-*64.tgz",
+    content: "archive",
+    missing: "error",
+    why: "nodes hand what this pattern matches to one tar command, which takes one archive"
+  },
+  {
+    path: "cri-tools/crictl-linux-*64.tar.gz",
+    content: "archive",
+    missing: "error",
+    why: "nodes hand what this pattern matches to one tar command, which takes one archive"
+  },
+  {
+    path: "kubelet.service",
+    content: "text",
+    missing: "error",
+    why: "nodes install it as the unit of kubelet"
+  },
+  {
+    path: "10-kubeadm.conf",
+    content: "text",
+    missing: "error",
+    why: "nodes install it as kubeadm's part of the unit of kubelet"
+  },
+  {
+    path: "network.yaml",
+    content: "manifest",
+    missing: "error",
+    why: "the first control node applies it, and its script stops when it cannot"
+  },
+  {
+    path: "dashboard.yaml",
+    content: "manifest",
+    missing: "error",
+    why: "creation or upgrade of a cluster applies it by this name, and its script stops when it cannot"
+  },
+  {
+    path: "autoscaler.yaml",
+    content: "manifest",
+    missing: "notice",
+    why: "clusters cannot be scaled by load without it"
+  },
+  {
+    path: "provider.yaml",
+    content: "manifest",
+    missing: "notice",
+    why: "services of type LoadBalancer get no address without it"
+  }
+];
+var NODE_CONTRACTS = [
+  { since: "4.0", files: FILES },
+  { since: "4.23", files: FILES, dashboardInstead: "headlamp.yaml" }
+];
+function contractOf(cloudstack) {
+  const [oldest, ...later] = NODE_CONTRACTS;
+  if (oldest === void 0) throw new Error("there is no node contract");
+  return later.findLast(({ since }) => !isBefore(cloudstack, since)) ?? oldest;
+}
+function isBefore(a, b) {
+  const [[majorA = 0, minorA = 0], [majorB = 0, minorB = 0]] = [parts(a), parts(b)];
+  return majorA < majorB || majorA === majorB && minorA < minorB;
+}
+function parts(release) {
+  return release.split(".").map(Number);
+}
+function matches(pattern, path5) {
+  const parts2 = pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${parts2.join("[^/]*")}$`).test(path5);
+}
+
+// src/verify/files.ts
+var LARGEST_TEXT = 32 * 1024 * 1024;
+var HEAD = 64;
+var REBUILD = "Build the ISO again, with this file in place.";
+function checkDisk(iso) {
+  return [
+    ...iso.volumeId === VOLUME_ID ? [] : [
+      errorAt(
+        THE_ISO,
+        iso.volumeId === "" ? "has no volume id" : `has the volume id ${JSON.stringify(iso.volumeId)}`,
+        `nodes of some CloudStack releases find the disk by the label ${VOLUME_ID} alone`,
+        `Write the ISO with the option -V ${VOLUME_ID}.`
+      )
+    ],
+    ...iso.rockRidge ? [] : [
+      errorAt(
+        THE_ISO,
+        "has no Rock Ridge names",
+        "nodes see shortened or upper-case names instead of those that their scripts open",
+        "Write the ISO with the option -R."
+      )
+    ]
+  ];
+}
+async function checkFiles(iso, contract, arch3) {
+  const findings = [];
+  for (const file of contract.files) findings.push(...await checkContractFile(iso, file, arch3));
+  findings.push(...await checkEtcd(iso, arch3));
+  findings.push(...await checkDashboards(iso, contract));
+  findings.push(...await checkTexts(iso));
+  const manifests = await checkManifests(iso);
+  return { findings: [...findings, ...manifests.findings], images: manifests.images };
+}
+function filesOf2(iso) {
+  return iso.entries.filter(({ isDirectory: isDirectory2 }) => !isDirectory2);
+}
+async function archOfProgram(iso, path5) {
+  if (!has(iso, path5)) return void 0;
+  const format = formatOf(await head(iso, path5));
+  return format.kind === "elf" ? format.arch : void 0;
+}
+async function checkContractFile(iso, { path: path5, content, missing, why }, arch3) {
+  const found = filesOf2(iso).filter((file) => matches(path5, file.path));
+  const [first, second] = found;
+  if (first === void 0) {
+    return [(missing === "error" ? errorAt : noticeAt)(path5, "is missing", why, REBUILD)];
+  }
+  if (second !== void 0) {
+    const all = found.map((file) => file.path).join(" and ");
+    return [errorAt(path5, `means ${all}, where one file is expected`, why, "Leave one of them on the ISO.")];
+  }
+  if (content === "elf") return await checkProgram(iso, first.path, arch3);
+  if (content === "archive") return await checkProgramArchive(iso, first.path, arch3);
+  if (first.size === 0) return [errorAt(first.path, "is empty", why, REBUILD)];
+  return [];
+}
+async function checkEtcd(iso, arch3) {
+  const archives = filesOf2(iso).filter(({ path: path5 }) => path5.startsWith("etcd/"));
+  if (archives.length === 0) return [];
+  const asked = "etcd/etcd-linux-amd64.tar.gz";
+  const findings = [];
+  if (!archives.some(({ path: path5 }) => path5 === asked)) {
+    const why = "etcd nodes open the archive by this name on every architecture";
+    findings.push(errorAt(asked, "is missing", why, `Put the ${arch3} archive there under this name, too.`));
+  }
+  for (const { path: path5 } of archives) findings.push(...await checkProgramArchive(iso, path5, arch3));
+  return findings;
+}
+async function checkProgram(iso, path5, arch3) {
+  const format = formatOf(await head(iso, path5));
+  if (format.kind === "elf" && format.arch === arch3) return [];
+  const is = format.kind === "elf" ? `is a program for ${format.arch ?? "another architecture"}, on an ISO for ${arch3}` : `is no Linux program: ${beginning2(format)}`;
+  return [errorAt(path5, is, "the node cannot run it", REBUILD)];
+}
+async function checkProgramArchive(iso, path5, arch3) {
+  const why = "the node cannot unpack or run what is in it";
+  const fault = (what) => errorAt(path5, what, why, REBUILD);
+  const format = formatOf(await head(iso, path5));
+  if (format.kind !== "gzip") return [fault(`is no gzip archive: ${beginning2(format)}`)];
+  let programs = 0;
+  const foreign = [];
+  try {
+    await readTar(iso.read(path5), async (entry, content) => {
+      if (!entry.isFile) return;
+      const found = formatOf(await headOf(content));
+      if (found.kind !== "elf") return;
+      programs++;
+      if (found.arch !== arch3) foreign.push(`${entry.name} (${found.arch ?? "another architecture"})`);
+    });
+  } catch (thrown) {
+    if (thrown instanceof BrokenTar) return [fault(thrown.message)];
+    throw thrown;
+  }
+  if (programs === 0) return [fault("holds no Linux program")];
+  return foreign.length === 0 ? [] : [fault(`holds programs that are not for ${arch3}: ${foreign.join(", ")}`)];
+}
+async function checkDashboards(iso, { dashboardInstead }) {
+  if (dashboardInstead === void 0 || !has(iso, dashboardInstead) || !has(iso, "dashboard.yaml")) return [];
+  const [first, second] = [await text(iso, dashboardInstead), await text(iso, "dashboard.yaml")];
+  if (first === second) return [];
+  return [
+    errorAt(
+      "dashboard.yaml",
+      `is not the same as ${dashboardInstead}`,
+      `cluster creation applies ${dashboardInstead}, and upgrades apply dashboard.yaml: an upgraded cluster gets another dashboard`,
+      "Carry the manifest under both names."
+    )
+  ];
+}
+async function checkTexts(iso) {
+  const findings = [];
+  if (has(iso, "autoscaler.yaml")) {
+    const autoscaler = await text(iso, "autoscaler.yaml");
+    const missing = AUTOSCALER_PLACEHOLDERS.filter((placeholder) => !autoscaler.includes(placeholder));
+    if (missing.length > 0) {
+      const why = "the node puts the cluster in their place with sed, so it would scale nothing";
+      const fix = "Take the manifest of the autoscaler project, with its placeholders as they are.";
+      findings.push(errorAt("autoscaler.yaml", `has no ${missing.join(" and no ")}`, why, fix));
+    }
+  }
+  for (const unit of ["kubelet.service", "10-kubeadm.conf"]) {
+    if (!has(iso, unit)) continue;
+    const content = await text(iso, unit);
+    if (/^\s*</.test(content)) {
+      findings.push(errorAt(unit, "is an HTML or XML page", "systemd cannot read it", REBUILD));
+    } else if (content.includes("/usr/bin/kubelet")) {
+      const why = "nodes have kubelet in /opt/bin, so the unit cannot start";
+      findings.push(errorAt(unit, "starts /usr/bin/kubelet", why, "Replace /usr/bin by /opt/bin in it."));
+    }
+  }
+  return findings;
+}
+async function checkManifests(iso) {
+  const findings = [];
+  const images = [];
+  for (const { path: path5 } of filesOf2(iso)) {
+    if (!matches("*.yaml", path5)) continue;
+    try {
+      const manifest = parseManifest2(await text(iso, path5), path5);
+      images.push(...imagesOf(manifest).map((reference) => ({ reference, source: path5 })));
+    } catch (thrown) {
+      findings.push(findingOf(thrown, path5, "kubectl refuses it on the node"));
+    }
+  }
+  return { findings, images };
+}
+function has(iso, path5) {
+  return iso.entries.some((entry) => entry.path === path5 && !entry.isDirectory);
+}
+async function text(iso, path5) {
+  const entry = iso.entries.find((each) => each.path === path5);
+  if (entry !== void 0 && entry.size > LARGEST_TEXT) {
+    throw new Failure(`${path5} has ${entry.size} bytes, too many for a text`, REBUILD);
+  }
+  const pieces = [];
+  for await (const piece of iso.read(path5)) pieces.push(piece);
+  return Buffer.concat(pieces).toString();
+}
+async function head(iso, path5) {
+  const pieces = [];
+  for await (const piece of iso.read(path5, { offset: 0, length: HEAD })) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+async function headOf(content) {
+  let found = Buffer.alloc(0);
+  for await (const bytes of content) {
+    if (found.length < HEAD) found = Buffer.concat([found, bytes.subarray(0, HEAD)]);
+  }
+  return found;
+}
+function beginning2(format) {
+  if (format.kind !== "other") return `it is ${format.kind === "elf" ? "a program" : "a gzip archive"}`;
+  return format.start === "" ? "it is empty" : `it begins ${JSON.stringify(format.start.slice(0, 40))}`;
+}
+
+// src/verify/import.ts
 import { join as join14 } from "node:path";
+var TIMEOUT5 = 10 * 6e4;
+var NEXT3 = "Look at the reason above, and at free memory and disk space.";
+async function startImporter(context) {
+  const { binaries, arch: arch3, workspace, log: log2 } = context;
+  const containerd2 = await startContainerd({
+    dir: join14(workspace.dir, "verify-containerd"),
+    programs: workspace.programs,
+    binaries,
+    mirrors: [],
+    log: log2
+  });
+  const run = async (what, args) => await containerd2.ctr(args, { what, next: NEXT3, timeout: TIMEOUT5 });
+  const help = await run("Cannot ask ctr what it can do", ["image", "import", "--help"]);
+  const unpacks = process.getuid?.() === 0;
+  const flags = [
+    // The private containerd has no transfer service, which ctr 2 would go to otherwise.
+    ...help.stdout.includes("--local") ? ["--local"] : [],
+    ...unpacks ? ["--snapshotter", "native"] : ["--no-unpack"],
+    ...arch3 === hostArch() ? [] : ["--platform", platformOf(arch3)]
+  ];
+  return {
+    unpacks,
+    import: async (file) => {
+      const { exitCode, stderr } = await run(`Cannot import ${file}`, ["image", "import", ...flags, file]);
+      return exitCode === 0 ? void 0 : reasonIn(stderr) || `ctr exited with ${exitCode}`;
+    },
+    names: async () => {
+      const what = "Cannot list the imported images";
+      const { exitCode, stdout, stderr } = await run(what, ["image", "ls", "--quiet"]);
+      if (exitCode !== 0) throw new Failure(`${what}: ${tailOf(stderr)}`, NEXT3);
+      return new Set(stdout.split("\n").filter((line) => line !== ""));
+    }
+  };
+}
+function reasonIn(stderr) {
+  const lines = stderr.split("\n").filter((line) => line !== "" && !line.startsWith("time="));
+  return (lines.at(-1) ?? "").replace(/^ctr: /, "");
+}
+
+// src/verify/record.ts
+var RECORD = "versions.txt";
+var WHY = "nobody can tell by versions.txt what a cluster runs, nor build this ISO again";
+var FIX = "Build the ISO again; change neither it nor its versions.txt by hand.";
+function checkRecord(record, sha256, archives, arch3) {
+  const findings = [];
+  const differs = (what) => void findings.push(errorAt(RECORD, what, WHY, FIX));
+  if (record.platform !== platformOf(arch3)) {
+    differs(`is for ${record.platform}, and the ISO for ${platformOf(arch3)}`);
+  }
+  for (const { path: path5, sha256: recorded } of record.files) {
+    const found = sha256.get(path5);
+    if (found === void 0) differs(`has a line for ${path5}, which is not on the ISO`);
+    else if (found !== recorded) differs(`says that ${path5} has the SHA-256 ${recorded}, and it has ${found}`);
+  }
+  const recordedFiles = new Set(record.files.map(({ path: path5 }) => path5));
+  for (const path5 of sha256.keys()) {
+    if (path5 !== RECORD && !recordedFiles.has(path5)) differs(`has no line for ${path5}`);
+  }
+  const byPath = new Map(archives.map((archive) => [archive.path, archive]));
+  for (const { reference, digest, path: path5 } of record.images) {
+    const archive = byPath.get(path5);
+    if (archive === void 0) {
+      differs(`has a line for ${path5}, which is not on the ISO`);
+      continue;
+    }
+    if (archive.names.length === 0) continue;
+    const parsed = tryReference(reference);
+    const name = parsed === void 0 ? reference : lookupName(parsed);
+    const held = archive.names.find((each) => each.name === name);
+    if (held === void 0) {
+      differs(`says that ${path5} is ${reference}, and it brings ${archive.names[0]?.name}`);
+    } else if (held.digest !== void 0 && held.digest !== digest) {
+      differs(`says that ${reference} is ${digest}, and ${path5} holds ${held.digest}`);
+    }
+  }
+  const recordedArchives = new Set(record.images.map(({ path: path5 }) => path5));
+  for (const { path: path5 } of archives) {
+    if (!recordedArchives.has(path5)) differs(`has no line for ${path5}`);
+  }
+  return findings;
+}
+
+// src/verify/references.ts
+var CONTROL_PLANE = [
+  "kube-apiserver",
+  "kube-controller-manager",
+  "kube-scheduler",
+  "kube-proxy",
+  "coredns",
+  "pause",
+  "etcd"
+];
+var WHY_MISSING = "a node without internet cannot get it, and the pod waits for its image for ever";
+var ADD_IMAGE = "Add it to extra-images, or choose a version of its source whose images are on the ISO.";
+function checkReferences(archives, wanted, imported, knowsKubeadm) {
+  const there = /* @__PURE__ */ new Set([...imported, ...archives.flatMap(({ names }) => names.map(({ name }) => name))]);
+  const controlPlane = knowsKubeadm ? [] : checkControlPlane(there);
+  return [
+    ...checkWanted(wanted, there),
+    ...controlPlane,
+    ...checkPause2(archives),
+    ...unreferenced(archives, wanted, knowsKubeadm)
+  ];
+}
+function checkWanted(wanted, there) {
+  return wanted.flatMap(({ reference: written, source }) => {
+    const reference = tryReference(written);
+    if (reference === void 0) {
+      const what2 = `names ${JSON.stringify(written)}, which is no image reference`;
+      return [errorAt(source, what2, "kubelet refuses it", "Correct it there.")];
+    }
+    const name = lookupName(reference);
+    if (there.has(name)) return [];
+    const near = spelledOtherwise(reference, there);
+    const what = `names ${written}, and no archive brings ${name}${near === void 0 ? "" : ` (one brings ${near})`}`;
+    return [errorAt(source, what, WHY_MISSING, ADD_IMAGE)];
+  });
+}
+function spelledOtherwise({ domain, path: path5 }, there) {
+  return [...there].find((name) => {
+    const other = tryReference(name);
+    return other?.domain === domain && other.path === path5;
+  });
+}
+function checkControlPlane(there) {
+  const parts2 = new Set([...there].map((name) => partOf(name)));
+  return CONTROL_PLANE.filter((part) => part !== "pause" && !parts2.has(part)).map(
+    (part) => errorAt(
+      THE_ISO,
+      `has no image ${part}`,
+      "kubeadm needs it for the control plane, and a node without internet cannot get it",
+      "Add the images that `kubeadm config images list` names."
+    )
+  );
+}
+function checkPause2(archives) {
+  const found = archives.flatMap(
+    ({ path: path5, names }) => names.filter(({ name }) => name.includes("pause")).map(({ name }) => ({ name, path: path5 }))
+  );
+  const [first, second] = found;
+  if (first !== void 0 && second === void 0) return [];
+  const why = 'nodes take the last of all image names with "pause" in them, in the order of a text sort, for their sandbox';
+  if (first === void 0) {
+    return [errorAt(THE_ISO, "has no pause image", why, "Add the pause image that kubeadm names.")];
+  }
+  const all = found.map(({ name, path: path5 }) => `${name} (${path5})`).join(" and ");
+  const what = `has ${found.length} image names with "pause" in them: ${all}`;
+  return [errorAt(THE_ISO, what, why, "Leave only the pause image that kubeadm names.")];
+}
+function unreferenced(archives, wanted, knowsKubeadm) {
+  const names = new Set(
+    wanted.flatMap(({ reference, source }) => {
+      const parsed = source === "versions.txt" ? void 0 : tryReference(reference);
+      return parsed === void 0 ? [] : [lookupName(parsed)];
+    })
+  );
+  const isAskedFor = ({ name }) => names.has(name) || !knowsKubeadm && CONTROL_PLANE.includes(partOf(name));
+  return archives.filter((archive) => archive.names.length > 0 && !archive.names.some(isAskedFor)).map(
+    ({ path: path5, size }) => noticeAt(
+      path5,
+      `is named by no manifest and not by kubeadm, and takes ${sizeOf(size)}`,
+      "nodes import it and may never use it",
+      "Leave it out, unless you added it on purpose."
+    )
+  );
+}
+function partOf(name) {
+  const reference = tryReference(name);
+  return reference === void 0 ? "" : lastPathPart(reference);
+}
+
+// src/verify/verify.ts
+var DOCKER = "docker/";
+var CONCURRENCY = 2;
+async function verifyIso(request) {
+  const { isoPath, cloudstack, containerd: containerd2, workspace, log: log2, kubeadmImages: kubeadmImages2 = [] } = request;
+  const iso = await openIso(isoPath);
+  try {
+    const { record, findings: ofRecord } = await readRecord(iso);
+    const arch3 = request.arch ?? await archOf(iso, record);
+    const files = await checkFiles(iso, contractOf(cloudstack), arch3);
+    const importer = await startImporter({ binaries: containerd2, arch: arch3, workspace, log: log2 });
+    const { archives: read, findings: ofArchives } = await checkArchives(iso, arch3, importer, workspace);
+    const archives = read.map((archive) => withRecordedNames(archive, record));
+    const wanted = [
+      ...files.images,
+      ...kubeadmImages2.map((reference) => ({ reference, source: "kubeadm" })),
+      ...(record?.images ?? []).map(({ reference }) => ({ reference, source: RECORD }))
+    ];
+    return [
+      ...checkDisk(iso),
+      ...files.findings,
+      ...ofArchives,
+      ...checkReferences(archives, wanted, await importer.names(), kubeadmImages2.length > 0),
+      ...ofRecord,
+      ...record === void 0 ? [] : checkRecord(record, await hashFiles(iso, workspace), archives, arch3)
+    ];
+  } finally {
+    await iso.close();
+  }
+}
+async function readRecord(iso) {
+  const why = "nodes do not read it, but without it nobody can tell what is on the ISO, nor build it again";
+  if (!filesOf2(iso).some(({ path: path5 }) => path5 === RECORD)) {
+    return { findings: [noticeAt(RECORD, "is missing", why, "Build the ISO with this program.")] };
+  }
+  try {
+    return { record: parseRecord(await text(iso, RECORD), RECORD), findings: [] };
+  } catch (thrown) {
+    return { findings: [findingOf(thrown, RECORD, why)] };
+  }
+}
+async function archOf(iso, record) {
+  const [os5, architecture = ""] = record?.platform.split("/") ?? [];
+  if (os5 === "linux") return parseArch(architecture);
+  return await archOfProgram(iso, "k8s/kubeadm") ?? hostArch();
+}
+function withRecordedNames(archive, record) {
+  if (archive.names.length > 0) return archive;
+  const references = record?.images.filter(({ path: path5 }) => path5 === archive.path) ?? [];
+  const names = references.flatMap(({ reference }) => {
+    const parsed = tryReference(reference);
+    return parsed === void 0 ? [] : [{ name: lookupName(parsed) }];
+  });
+  return { ...archive, names };
+}
+async function checkArchives(iso, arch3, importer, workspace) {
+  const dir = join15(workspace.dir, "verify-archives");
+  await mkdir7(dir);
+  const entries = iso.entries.filter(({ path: path5 }) => path5.startsWith(DOCKER));
+  const failures = [];
+  const checked = await pMap(
+    entries.entries(),
+    async ([index, entry]) => {
+      if (failures.length > 0) return pMapSkip;
+      try {
+        const file = join15(dir, `${index}.tar`);
+        return { entry, archive: await checkArchive(iso, entry, file, arch3, importer, workspace) };
+      } catch (thrown) {
+        failures.push(thrown);
+        return pMapSkip;
+      }
+    },
+    { concurrency: CONCURRENCY }
+  );
+  const [failure] = failures;
+  if (failure !== void 0) throw failure;
+  return {
+    archives: checked.filter(({ entry }) => !entry.isDirectory).map(({ archive }) => archive),
+    findings: checked.flatMap(({ archive }) => archive.findings)
+  };
+}
+async function checkArchive(iso, { path: path5, size, isDirectory: isDirectory2 }, file, arch3, importer, { signal }) {
+  if (isDirectory2) {
+    const why2 = "nodes hand every name under docker/ to an import, which fails for a directory";
+    const findings = [errorAt(path5, "is a directory", why2, "Leave it out.")];
+    return { path: path5, size, names: [], findings };
+  }
+  const archive = await inspectArchive({ path: path5, size }, iso.read(path5), arch3);
+  if (archive.findings.length > 0) return archive;
+  try {
+    await pipeline7(iso.read(path5), createWriteStream4(file), { signal });
+  } catch (thrown) {
+    if (signal.aborted) throw new Cancelled("Cannot check the ISO: cancelled");
+    throw fileFailure(`Cannot unpack ${path5}`, file, thrown);
+  }
+  const refused = await importer.import(file);
+  await rm6(file, { force: true });
+  if (refused === void 0) return archive;
+  const what = `cannot be imported${importer.unpacks ? " and unpacked" : ""}: ${refused}`;
+  const why = "a node imports it in the same way; a failure stops an upgrade, and the image is missing";
+  const fix = "Write this archive again, from a fresh pull of its image.";
+  return { ...archive, findings: [errorAt(path5, what, why, fix)] };
+}
+async function hashFiles(iso, { signal }) {
+  const hashes = /* @__PURE__ */ new Map();
+  for (const { path: path5 } of filesOf2(iso)) {
+    if (path5.startsWith(DOCKER)) continue;
+    const hash = createHash9("sha256");
+    for await (const piece of iso.read(path5)) {
+      if (signal.aborted) throw new Cancelled("Cannot check the ISO: cancelled");
+      hash.update(piece);
+    }
+    hashes.set(path5, hash.digest("hex"));
+  }
+  return hashes;
+}
+
+// src/workspace.ts
+import { mkdtemp as mkdtemp2, rm as rm7 } from "node:fs/promises";
+import { join as join16 } from "node:path";
 async function withWorkspace(parent, cancel, body) {
   const failed = new AbortController();
   const signal = AbortSignal.any([cancel, failed.signal]);
-  const dir = await mkdtemp2(join14(parent, "cks-iso-")).catch((thrown) => {
+  const dir = await mkdtemp2(join16(parent, "cks-iso-")).catch((thrown) => {
     throw fileFailure("Cannot make a working directory", parent, thrown);
   });
   const programs = new Programs(signal);
@@ -41212,7 +41930,7 @@ async function withWorkspace(parent, cancel, body) {
   } finally {
     failed.abort();
     await programs.stopAll();
-    await rm6(dir, { recursive: true, force: true, maxRetries: 3 });
+    await rm7(dir, { recursive: true, force: true, maxRetries: 3 });
   }
 }
 
@@ -41231,28 +41949,58 @@ async function build(request, environment2) {
 }
 async function buildInto(request, environment2, stages) {
   const { workspace, log: log2 } = stages;
-  const [writer, containerd2, plan] = await together(
-    [findIsoWriter(workspace.programs, log2), ownContainerd(request, stages), resolvePlan(request, stages)],
-    workspace.stop
+  const watch = new Stopwatch();
+  const [writer, tools, plan] = await watch.time(
+    "Plan",
+    together(
+      [findIsoWriter(workspace.programs, log2), provideTools(stages), resolvePlan(request, stages)],
+      workspace.stop
+    )
   );
   await requireReplaceable(request.outputDir, plan.name);
   logPlan(plan, log2);
-  const binaries = acquireBinaries(plan, stages);
-  const manifests = acquireManifests(plan, stages);
-  const images = imagesOf2(plan, kubeadmOf(plan, binaries, stages), manifests, containerd2, stages).then(
-    (planned) => pull(planned, plan, containerd2, stages)
+  const containerd2 = await startOwn(tools, request, stages);
+  const binaries = watch.time("Programs and archives", acquireBinaries(plan, stages));
+  const manifests = watch.time("Manifests", acquireManifests(plan, stages));
+  const kubeadm = kubeadmOf(plan, binaries, stages);
+  const images = imagesOf2(plan, kubeadm, manifests, containerd2, stages).then(
+    (planned) => watch.time("Images", pull(planned, plan, containerd2, stages))
   );
   const [binaryFiles, manifestFiles, pulled] = await together(
-    [binaries, manifests.then((all2) => all2.flatMap(({ acquired }) => acquired)), images],
+    [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), images],
     workspace.stop
   );
-  const epoch = environment2.epoch ?? binaryFiles.find(({ file }) => file.path === "k8s/kubeadm")?.lastModified ?? FALLBACK_EPOCH;
+  const published = binaryFiles.find(({ file }) => file.path === "k8s/kubeadm")?.lastModified;
+  const epoch = environment2.epoch ?? published ?? FALLBACK_EPOCH;
   const files = [...binaryFiles, ...manifestFiles];
   const record = recordOf(plan, epoch, files, pulled);
   const archives = pulled.map(({ fileName, path: path5 }) => ({ path: `docker/${fileName}`, source: path5 }));
-  const all = [...files.map(({ file }) => file), ...archives];
-  const published = await publish({ name: plan.name, record, files: all, writer }, request.outputDir, stages);
-  return { plan, record, images: pulled, ...published };
+  const parts2 = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer };
+  const check = (isoPath) => watch.time("Verify", requireSound(isoPath, plan, tools, stages));
+  const finished = await watch.time("ISO", publish(parts2, request.outputDir, check, stages));
+  return { plan, record, images: pulled, stages: watch.stages, ...finished };
+}
+async function requireSound(isoPath, { arch: arch3, cloudstack }, containerd2, { workspace, log: log2 }) {
+  const findings = await verifyIso({ isoPath, arch: arch3, cloudstack, containerd: containerd2, workspace, log: log2 });
+  const errors = findings.filter(({ severity }) => severity === "error");
+  if (errors.length > 0) throw unsound("The finished ISO", errors);
+  if (findings.length > 0) log2.notice(formatFindings(findings));
+}
+function unsound(iso, errors) {
+  return new Failure(
+    `${iso} would fail on a node: ${errors.length} ${errors.length === 1 ? "fault" : "faults"}`,
+    formatFindings(errors)
+  );
+}
+async function verify(isoPath, cloudstack, environment2) {
+  return await withStages({ mirrors: [] }, environment2, async (stages) => {
+    const { workspace, log: log2 } = stages;
+    const containerd2 = await provideTools(stages);
+    const findings = await verifyIso({ isoPath, cloudstack, containerd: containerd2, workspace, log: log2 });
+    const errors = findings.filter(({ severity }) => severity === "error");
+    if (errors.length > 0) throw unsound(isoPath, errors);
+    return findings;
+  });
 }
 async function describePlan(request, environment2) {
   return await withStages(request, environment2, async (stages) => {
@@ -41283,10 +42031,15 @@ async function withStages(request, { log: log2, cancel, tempDir, pauses, cache }
     throw cancel.aborted ? new Cancelled("Cancelled; nothing is left behind.", { cause: thrown }) : thrown;
   }
 }
-async function ownContainerd(request, { workspace, downloads, log: log2 }) {
-  const binaries = await provideContainerd({ downloads, dir: workspace.dir, log: log2 });
+async function ownContainerd(request, stages) {
+  return await startOwn(await provideTools(stages), request, stages);
+}
+async function provideTools({ workspace, downloads, log: log2 }) {
+  return await provideContainerd({ downloads, dir: workspace.dir, log: log2 });
+}
+async function startOwn(binaries, request, { workspace, log: log2 }) {
   return await startContainerd({
-    dir: join15(workspace.dir, "containerd"),
+    dir: join17(workspace.dir, "containerd"),
     programs: workspace.programs,
     binaries,
     mirrors: registryMirrors(request.mirrors),
@@ -41300,7 +42053,7 @@ function logPlan(plan, log2) {
 async function imagesOf2(plan, kubeadm, manifests, containerd2, { workspace, log: log2, pauses }) {
   const { kubernetes } = plan.versions;
   const [ofKubeadm, ofManifests] = await together([
-    kubeadm.then((program2) => kubeadmImages(workspace.programs, program2, kubernetes, log2)),
+    kubeadm.then((program3) => kubeadmImages(workspace.programs, program3, kubernetes, log2)),
     manifests
   ]);
   const wanted = [
@@ -41312,8 +42065,8 @@ async function imagesOf2(plan, kubeadm, manifests, containerd2, { workspace, log
 }
 async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log2, pauses, cache }) {
   const { signal, stop } = workspace;
-  const dir = join15(workspace.dir, "archives");
-  await mkdir7(dir);
+  const dir = join17(workspace.dir, "archives");
+  await mkdir8(dir);
   const kept = cache === void 0 ? {} : { cache };
   return await pullImages(planned, {
     containerd: containerd2,
@@ -41485,27 +42238,27 @@ var CLOUDSTACK_SETTINGS = [
 ];
 function cloudStackSettings(part) {
   const all = CLOUDSTACK_SETTINGS;
-  return part === void 0 ? all : all.filter(({ parts }) => parts.includes(part));
+  return part === void 0 ? all : all.filter(({ parts: parts2 }) => parts2.includes(part));
 }
 
 // src/cloudstack/request.ts
 function parseCloudStackRequest(values, front, context) {
   const problems = [];
-  const text = (name) => {
+  const text2 = (name) => {
     const written = values[name]?.trim() ?? "";
     return written || (cloudStackSettings().find((setting) => setting.name === name)?.default ?? "");
   };
   const read = (name, parser) => {
     try {
-      return parser(text(name), name);
+      return parser(text2(name), name);
     } catch (thrown) {
       if (!(thrown instanceof Failure)) throw thrown;
       problems.push(thrown);
       return void 0;
     }
   };
-  const registers = front === "register" || front === "action" && text("iso-url") !== "";
-  const upgrades = front === "upgrade" || front === "action" && text("clusters") !== "";
+  const registers = front === "register" || front === "action" && text2("iso-url") !== "";
+  const upgrades = front === "upgrade" || front === "action" && text2("clusters") !== "";
   if (!registers && !upgrades) {
     problems.push(
       new Failure(
@@ -41514,17 +42267,17 @@ function parseCloudStackRequest(values, front, context) {
       )
     );
   }
-  if (front === "action" && !registers && text("iso-checksum") !== "") {
+  if (front === "action" && !registers && text2("iso-checksum") !== "") {
     problems.push(new Failure("iso-url: empty, but there is an iso-checksum", "Set iso-url too, or neither."));
   }
   const common = {
     endpoint: read("endpoint", parseEndpoint),
     apiKey: read("api-key", required),
     secretKey: read("secret-key", required),
-    caFile: text("ca-file") === "" ? void 0 : resolve4(context.cwd, text("ca-file")),
-    zones: parseList(text("zones")),
+    caFile: text2("ca-file") === "" ? void 0 : resolve4(context.cwd, text2("ca-file")),
+    zones: parseList(text2("zones")),
     semver: read("kubernetes-version", parseRelease),
-    versionName: text("version-name") || void 0,
+    versionName: text2("version-name") || void 0,
     dryRun: read("dry-run", parseBoolean)
   };
   const registering = registers && {
@@ -41539,7 +42292,7 @@ function parseCloudStackRequest(values, front, context) {
   const upgrading = upgrades && {
     choice: read("clusters", parseChoice),
     parallel: read("parallel", parseCount),
-    redeploy: read("redeploy", (method) => parseRedeploy(method, text("autoscaler-manifest"))),
+    redeploy: read("redeploy", (method) => parseRedeploy(method, text2("autoscaler-manifest"))),
     upgradeTimeout: read("upgrade-timeout", parseMinutes),
     redeployTimeout: read("redeploy-timeout", parseMinutes)
   };
@@ -41562,54 +42315,54 @@ function whole(fields, optional3) {
   }
   return fields;
 }
-function required(text, name) {
-  if (text !== "") return text;
+function required(text2, name) {
+  if (text2 !== "") return text2;
   const variable = cloudStackSettings().find((setting) => setting.name === name)?.variable;
   const also = variable === void 0 ? "" : ` (on the command line ${variable} does it too)`;
   throw new Failure(`${name}: empty`, `Set ${name}${also}.`);
 }
-function parseEndpoint(text, name) {
-  if (!isHttp(required(text, name)) || /[?#@]/.test(text)) {
+function parseEndpoint(text2, name) {
+  if (!isHttp(required(text2, name)) || /[?#@]/.test(text2)) {
     throw new Failure(
-      `${name}: ${JSON.stringify(text.replace(/\/\/.*@/, "//***@"))} is no URL of an API`,
+      `${name}: ${JSON.stringify(text2.replace(/\/\/.*@/, "//***@"))} is no URL of an API`,
       "Set endpoint to the URL of the CloudStack API without user and query, such as https://cloud.example/client/api."
     );
   }
-  return text;
+  return text2;
 }
-function parseRelease(text, name) {
-  const version = required(text, name).replace(/^refs\/tags\//, "").replace(/^v/i, "");
+function parseRelease(text2, name) {
+  const version = required(text2, name).replace(/^refs\/tags\//, "").replace(/^v/i, "");
   const parsed = (0, import_semver3.parse)(version);
   if (parsed?.version === version && parsed.prerelease.length === 0) return version;
   throw new Failure(
-    `${name}: ${JSON.stringify(text)} is no Kubernetes release that CloudStack takes`,
+    `${name}: ${JSON.stringify(text2)} is no Kubernetes release that CloudStack takes`,
     "Set kubernetes-version to MAJOR.MINOR.PATCH, such as 1.33.13."
   );
 }
-function parseIsoUrl(text, name) {
-  if (isHttp(required(text, name))) return text;
+function parseIsoUrl(text2, name) {
+  if (isHttp(required(text2, name))) return text2;
   throw new Failure(
-    `${name}: ${JSON.stringify(text)} is no http or https URL`,
+    `${name}: ${JSON.stringify(text2)} is no http or https URL`,
     "Set iso-url to where CloudStack can download the ISO."
   );
 }
-function parseChecksum(text, name) {
-  const digits = /^(?:\{SHA-256\})?([0-9a-f]{64})$/i.exec(required(text, name))?.[1];
+function parseChecksum(text2, name) {
+  const digits = /^(?:\{SHA-256\})?([0-9a-f]{64})$/i.exec(required(text2, name))?.[1];
   if (digits !== void 0) return digits.toLowerCase();
   throw new Failure(
-    `${name}: ${JSON.stringify(text)} is no SHA-256`,
+    `${name}: ${JSON.stringify(text2)} is no SHA-256`,
     "Set iso-checksum to the 64 hexadecimal digits that sha256sum prints for the ISO."
   );
 }
-function parseChoice(text, name) {
-  const names = parseList(required(text, name));
+function parseChoice(text2, name) {
+  const names = parseList(required(text2, name));
   return names.length === 1 && names[0] === "all" ? { kind: "all" } : { kind: "named", names };
 }
-function parseRedeploy(text, source) {
-  if (text === "scale" || text === "none") return { kind: text };
-  if (text !== "kubeconfig") {
+function parseRedeploy(text2, source) {
+  if (text2 === "scale" || text2 === "none") return { kind: text2 };
+  if (text2 !== "kubeconfig") {
     throw new Failure(
-      `redeploy: ${JSON.stringify(text)} is no way to redeploy an autoscaler`,
+      `redeploy: ${JSON.stringify(text2)} is no way to redeploy an autoscaler`,
       "Set redeploy to scale, kubeconfig or none."
     );
   }
@@ -41619,28 +42372,28 @@ function parseRedeploy(text, source) {
     "Set autoscaler-manifest to the ISO, or to its autoscaler.yaml, a file or a URL."
   );
 }
-function parseList(text) {
-  return text.split(/[\n,]/).map((each) => each.trim()).filter((each) => each !== "");
+function parseList(text2) {
+  return text2.split(/[\n,]/).map((each) => each.trim()).filter((each) => each !== "");
 }
-function parseBoolean(text, name) {
-  if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true";
+function parseBoolean(text2, name) {
+  if (/^(true|false)$/i.test(text2)) return text2.toLowerCase() === "true";
   throw new Failure(
-    `${name}: ${JSON.stringify(text)} is neither true nor false`,
+    `${name}: ${JSON.stringify(text2)} is neither true nor false`,
     `Set ${name} to true or false.`
   );
 }
-function parseCount(text, name) {
-  if (/^[1-9]\d{0,6}$/.test(text)) return Number(text);
+function parseCount(text2, name) {
+  if (/^[1-9]\d{0,6}$/.test(text2)) return Number(text2);
   throw new Failure(
-    `${name}: ${JSON.stringify(text)} is no count`,
+    `${name}: ${JSON.stringify(text2)} is no count`,
     `Set ${name} to a whole number from 1 on.`
   );
 }
-function parseMinutes(text, name) {
-  return parseCount(text, name) * 6e4;
+function parseMinutes(text2, name) {
+  return parseCount(text2, name) * 6e4;
 }
-function isHttp(text) {
-  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+function isHttp(text2) {
+  return URL.canParse(text2) && /^https?:$/.test(new URL(text2).protocol);
 }
 
 // src/cloudstack/run.ts
@@ -41724,8 +42477,8 @@ function kindOf(thrown) {
 }
 
 // src/cloudstack/words.ts
-function oneLine(text) {
-  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
+function oneLine2(text2) {
+  return text2.replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
 }
 function sentenceOf(thrown) {
   return reasonOf(thrown).split("\n", 1)[0] ?? "";
@@ -41754,7 +42507,7 @@ function versionOf2(fields) {
     isoId: optional2(textOf(fields, "isoid")),
     isoState: optional2(textOf(fields, "isostate")),
     enabled: textOf(fields, "state") !== "Disabled",
-    arch: archOf(textOf(fields, "arch"))
+    arch: archOf2(textOf(fields, "arch"))
   };
 }
 function isoOf(fields) {
@@ -41768,7 +42521,7 @@ function isoOf(fields) {
     checksum: optional2(
       textOf(fields, "checksum").replace(/^\{.*\}/, "").toLowerCase()
     ),
-    arch: archOf(textOf(fields, "arch")),
+    arch: archOf2(textOf(fields, "arch")),
     downloads: (Array.isArray(details) ? details : []).filter(isFields).map((download) => ({
       store: textOf(download, "datastore"),
       percent: textOf(download, "downloadPercent"),
@@ -41797,21 +42550,21 @@ function isFields(value) {
 function textOf(fields, name) {
   const value = fields[name];
   if (typeof value === "number") return String(value);
-  return typeof value === "string" ? oneLine(value) : "";
+  return typeof value === "string" ? oneLine2(value) : "";
 }
 function sameSizes(a, b) {
   return a?.min === b?.min && a?.max === b?.max;
 }
 function numberOf(fields, name) {
-  const text = textOf(fields, name);
-  return /^\d+$/.test(text) ? Number(text) : void 0;
+  const text2 = textOf(fields, name);
+  return /^\d+$/.test(text2) ? Number(text2) : void 0;
 }
-function archOf(text) {
-  if (text === "x86_64") return "amd64";
-  return text === "aarch64" ? "arm64" : void 0;
+function archOf2(text2) {
+  if (text2 === "x86_64") return "amd64";
+  return text2 === "aarch64" ? "arm64" : void 0;
 }
-function optional2(text) {
-  return text === "" ? void 0 : text;
+function optional2(text2) {
+  return text2 === "" ? void 0 : text2;
 }
 
 // src/cloudstack/sign.ts
@@ -41863,12 +42616,12 @@ var Progress = class {
     this.#say = say;
     this.#remind = remind;
   }
-  is(text) {
+  is(text2) {
     const now = Date.now();
-    if (text === this.#last && now - this.#lastAt < this.#remind) return;
+    if (text2 === this.#last && now - this.#lastAt < this.#remind) return;
     const waited = Math.round((now - this.#since) / 1e3);
-    this.#say(waited === 0 ? text : `${text} (after ${inWords(waited)})`);
-    this.#last = text;
+    this.#say(waited === 0 ? text2 : `${text2} (after ${inWords(waited)})`);
+    this.#last = text2;
     this.#lastAt = now;
   }
 };
@@ -41948,9 +42701,9 @@ var CloudStack = class _CloudStack {
   async list(command, item, parameters = {}) {
     const first = await this.read(command, parameters);
     const items = itemsOf2(first, item);
-    const count = Number(textOf(first, "count"));
+    const count2 = Number(textOf(first, "count"));
     const pageSize = items.length;
-    for (let page = 2; pageSize > 0 && items.length < count; page++) {
+    for (let page = 2; pageSize > 0 && items.length < count2; page++) {
       const paging = { page: String(page), pagesize: String(pageSize) };
       const more = itemsOf2(await this.read(command, { ...parameters, ...paging }), item);
       if (more.length === 0) break;
@@ -41985,7 +42738,7 @@ var CloudStack = class _CloudStack {
     const id = textOf(started, "jobid");
     if (id === "") throw new Failure(`${what}: CloudStack started no job`, WRONG_ENDPOINT);
     const deadline = Date.now() + timeout;
-    const progress = new Progress((text) => log2.info(`${what}: ${text}`), timing.remind);
+    const progress = new Progress((text2) => log2.info(`${what}: ${text2}`), timing.remind);
     for (; ; ) {
       progress.is(`job ${id} is running`);
       await pause(timing.poll, signal);
@@ -42055,7 +42808,7 @@ var CloudStack = class _CloudStack {
     if (thrown instanceof Failure || thrown instanceof Cancelled) return thrown;
     const { endpoint } = this.#options;
     const fault = thrown instanceof PassingFault && thrown.cause !== void 0 ? thrown.cause : thrown;
-    const reason = this.#withoutKeys(oneLine(reasonOf(fault)));
+    const reason = this.#withoutKeys(oneLine2(reasonOf(fault)));
     if (fault instanceof ConnectionFault && fault.kind === "tls") {
       return new Failure(
         `${command}: no TLS connection to ${endpoint}: ${reason}`,
@@ -42069,15 +42822,15 @@ var CloudStack = class _CloudStack {
       !(fault instanceof ConnectionFault) || fault.kind === "broken"
     );
   }
-  #withoutKeys(text) {
+  #withoutKeys(text2) {
     const { apiKey, secretKey } = this.#options.keys;
-    return text.replaceAll(secretKey, "***").replaceAll(apiKey, "***");
+    return text2.replaceAll(secretKey, "***").replaceAll(apiKey, "***");
   }
 };
 var WRONG_ENDPOINT = "Set endpoint to the URL of the CloudStack API; mostly it ends in /client/api.";
-function responseIn(text) {
+function responseIn(text2) {
   try {
-    const body = JSON.parse(text);
+    const body = JSON.parse(text2);
     if (!isFields(body)) return void 0;
     const inside = Object.entries(body).find(([key]) => key.toLowerCase().endsWith("response"))?.[1];
     return isFields(inside) ? inside : void 0;
@@ -42090,7 +42843,7 @@ function itemsOf2(response, item) {
   return Array.isArray(items) ? items.filter(isFields) : [];
 }
 function describe3(answer) {
-  return JSON.stringify(oneLine(answer.text).slice(0, 120));
+  return JSON.stringify(oneLine2(answer.text).slice(0, 120));
 }
 function adviceFor(code, reason) {
   if (code === 401 && !/not available for user/.test(reason)) {
@@ -42129,11 +42882,11 @@ async function lookedUp(api, { id, name, projectId }) {
 async function zonesCalled(api, wanted) {
   if (wanted.length === 0) return [];
   const zones = (await api.list("listZones", "zone")).map(zoneOf);
-  return wanted.map((text) => {
-    const zone = zones.find(({ id, name }) => id === text || name === text);
+  return wanted.map((text2) => {
+    const zone = zones.find(({ id, name }) => id === text2 || name === text2);
     if (zone !== void 0) return zone;
     throw new Failure(
-      `zones: CloudStack has no zone ${JSON.stringify(text)}`,
+      `zones: CloudStack has no zone ${JSON.stringify(text2)}`,
       `Set zones to names or ids among: ${zones.map(({ name }) => name).join(", ")}.`
     );
   });
@@ -42142,7 +42895,7 @@ async function zonesCalled(api, wanted) {
 // src/cloudstack/manifest.ts
 import { randomUUID as randomUUID4 } from "node:crypto";
 import { readFile as readFile6 } from "node:fs/promises";
-import { isAbsolute as isAbsolute2, join as join16 } from "node:path";
+import { isAbsolute as isAbsolute2, join as join18 } from "node:path";
 async function autoscalerManifest2(source, context) {
   const manifest = parseManifest2(await textFrom(source, context), source);
   requireAutoscalerPlaceholders(manifest);
@@ -42156,10 +42909,10 @@ async function textFrom(source, context) {
       input: "autoscaler-manifest",
       candidates: [{ url: source }]
     };
-    const { text } = await downloads.text(request, join16(context.tempDir, `cks-iso-${randomUUID4()}.yaml`));
-    return text;
+    const { text: text2 } = await downloads.text(request, join18(context.tempDir, `cks-iso-${randomUUID4()}.yaml`));
+    return text2;
   }
-  const path5 = isAbsolute2(source) ? source : join16(context.cwd, source);
+  const path5 = isAbsolute2(source) ? source : join18(context.cwd, source);
   if (path5.toLowerCase().endsWith(".iso")) return await textOnIso(path5);
   return await readFile6(path5, "utf8").catch((thrown) => {
     throw new Failure(
@@ -42181,8 +42934,8 @@ async function textOnIso(path5) {
 }
 var ON_THE_ISO = "autoscaler.yaml";
 function rendered(manifest, clusterId, { min, max }) {
-  const text = manifest.text.replaceAll("<cluster-id>", clusterId).replaceAll("<min>", String(min)).replaceAll("<max>", String(max));
-  return parseManifest2(text, manifest.where);
+  const text2 = manifest.text.replaceAll("<cluster-id>", clusterId).replaceAll("<min>", String(min)).replaceAll("<max>", String(max));
+  return parseManifest2(text2, manifest.where);
 }
 
 // src/cloudstack/plan.ts
@@ -42386,7 +43139,7 @@ var DownloadFailed = class extends Failure {
 };
 async function untilReady(api, registration, { id, name }, what, log2) {
   const deadline = Date.now() + registration.timeout;
-  const progress = new Progress((text) => log2.info(`${what}: ${text}`), api.timing.remind);
+  const progress = new Progress((text2) => log2.info(`${what}: ${text2}`), api.timing.remind);
   try {
     for (; ; ) {
       const [fields] = await api.list("listKubernetesSupportedVersions", "kubernetessupportedversion", { id });
@@ -42439,8 +43192,8 @@ function placeOf(zone) {
 }
 
 // src/cloudstack/summary.ts
-function escaped(text) {
-  return text.replace(/\s+/g, " ").replace(/[\\`*[\]<>#|~@&$]|(?<!\w)_|_(?!\w)/g, "\\$&");
+function escaped(text2) {
+  return text2.replace(/\s+/g, " ").replace(/[\\`*[\]<>#|~@&$]|(?<!\w)_|_(?!\w)/g, "\\$&");
 }
 function summaryOf(registered, reports, failures) {
   const warnings = reports.flatMap(({ warning }) => warning === void 0 ? [] : [warning]);
@@ -42469,14 +43222,14 @@ function summaryOf(registered, reports, failures) {
 function list(title, items) {
   return items.length === 0 ? [] : [`### ${title}`, "", ...items.map((item) => `- ${escaped(item)}`), ""];
 }
-function table(title, head, rows) {
+function table(title, head2, rows) {
   if (rows.length === 0) return [];
   const line = (cells) => `| ${cells.join(" | ")} |`;
   return [
     `### ${title}`,
     "",
-    line(head),
-    line(head.map(() => "---")),
+    line(head2),
+    line(head2.map(() => "---")),
     ...rows.map((row) => line(row.map(escaped))),
     ""
   ];
@@ -42484,11 +43237,11 @@ function table(title, head, rows) {
 
 // src/cloudstack/kubernetes.ts
 var import_yaml7 = __toESM(require_dist(), 1);
-function parseKubeconfig(text, where) {
+function parseKubeconfig(text2, where) {
   const bad = (why) => new Failure(`${where}: ${why}`, "Use redeploy: scale, which needs no access to the cluster.");
   let config;
   try {
-    config = (0, import_yaml7.parse)(text);
+    config = (0, import_yaml7.parse)(text2);
   } catch {
     throw bad("is no YAML");
   }
@@ -42520,8 +43273,8 @@ function named2(list2, name, part) {
   return isFields(inside) ? inside : {};
 }
 function decoded(fields, name) {
-  const text = textOf(fields, name);
-  return text === "" ? void 0 : Buffer.from(text, "base64").toString("utf8");
+  const text2 = textOf(fields, name);
+  return text2 === "" ? void 0 : Buffer.from(text2, "base64").toString("utf8");
 }
 var FIELD_MANAGER = "cks-iso";
 var Kubernetes = class {
@@ -42551,7 +43304,7 @@ var Kubernetes = class {
     const { log: log2, signal, timing } = this.#options;
     const name = describe4(deployment);
     const deadline = Date.now() + timeout;
-    const progress = new Progress((text) => log2.info(`${name}: ${text}`), timing.remind);
+    const progress = new Progress((text2) => log2.info(`${name}: ${text2}`), timing.remind);
     for (; ; ) {
       const state = rolloutOf(await this.get(deployment) ?? {});
       if (state === void 0) return;
@@ -42597,7 +43350,7 @@ var Kubernetes = class {
     }).catch((thrown) => {
       if (thrown instanceof Failure || thrown instanceof Cancelled) throw thrown;
       throw new Failure(
-        `${what}: ${oneLine(reasonOf(thrown))}`,
+        `${what}: ${oneLine2(reasonOf(thrown))}`,
         "Let this machine reach the API server of the cluster, or use redeploy: scale.",
         { cause: thrown }
       );
@@ -42605,7 +43358,7 @@ var Kubernetes = class {
     if (answer.status === 404 && method === "GET") return void 0;
     const content = jsonOf(answer.text);
     if (answer.status >= 300 || content === void 0) {
-      const reason = content === void 0 ? JSON.stringify(oneLine(answer.text).slice(0, 120)) : textOf(content, "message");
+      const reason = content === void 0 ? JSON.stringify(oneLine2(answer.text).slice(0, 120)) : textOf(content, "message");
       throw new Failure(
         `${what}: the API server answered ${answer.status}: ${reason}`,
         "Look at the cluster with kubectl, or use redeploy: scale."
@@ -42644,27 +43397,27 @@ function rolloutOf(deployment) {
     return isFields(value) ? value : {};
   };
   const [metadata, spec, status] = [part("metadata"), part("spec"), part("status")];
-  const count = (fields, name, absent = 0) => Number(textOf(fields, name) || absent);
-  const waitsFor = (text, stuck2 = false) => ({ waitsFor: text, stuck: stuck2 });
-  if (count(metadata, "generation", 1) > count(status, "observedGeneration")) {
+  const count2 = (fields, name, absent = 0) => Number(textOf(fields, name) || absent);
+  const waitsFor = (text2, stuck2 = false) => ({ waitsFor: text2, stuck: stuck2 });
+  if (count2(metadata, "generation", 1) > count2(status, "observedGeneration")) {
     return waitsFor("not looked at by the controller yet");
   }
   const conditions = (Array.isArray(status.conditions) ? status.conditions : []).filter(isFields);
   const stuck = conditions.find((each) => textOf(each, "reason") === "ProgressDeadlineExceeded");
   if (stuck !== void 0)
     return waitsFor(textOf(stuck, "message") || "its progress deadline is exceeded", true);
-  const wanted = count(spec, "replicas", 1);
-  const updated = count(status, "updatedReplicas");
-  const old = count(status, "replicas") - updated;
-  const available = count(status, "availableReplicas");
+  const wanted = count2(spec, "replicas", 1);
+  const updated = count2(status, "updatedReplicas");
+  const old = count2(status, "replicas") - updated;
+  const available = count2(status, "availableReplicas");
   if (updated < wanted) return waitsFor(`${updated} of ${wanted} new pods made`);
   if (old > 0) return waitsFor(`${old} old pods ending`);
   if (available < updated) return waitsFor(`${available} of ${updated} new pods available`);
   return void 0;
 }
-function jsonOf(text) {
+function jsonOf(text2) {
   try {
-    const content = JSON.parse(text);
+    const content = JSON.parse(text2);
     return isFields(content) ? content : void 0;
   } catch {
     return void 0;
@@ -42979,7 +43732,7 @@ async function upgrade(api, cluster, target, { upgradeTimeout, log: log2 }) {
 async function followed(api, cluster, target, what, timeout, log2) {
   const beginsUntil = Date.now() + api.timing.settle;
   const deadline = Date.now() + timeout;
-  const progress = new Progress((text) => log2.info(`${what}: ${text}`), api.timing.remind);
+  const progress = new Progress((text2) => log2.info(`${what}: ${text2}`), api.timing.remind);
   let begun = false;
   for (; ; ) {
     await pause(api.timing.poll, api.signal);
@@ -43067,10 +43820,10 @@ async function connected(request, context) {
   return new CloudStack({ endpoint, keys, log: log2, signal, timing, ...ca });
 }
 async function certificates(path5) {
-  const text = await readFile7(path5, "utf8").catch((thrown) => {
+  const text2 = await readFile7(path5, "utf8").catch((thrown) => {
     throw new Failure(sentenceOf(fileFailure("ca-file: cannot read it", path5, thrown)), "Look at ca-file.");
   });
-  if (text.includes("-----BEGIN CERTIFICATE-----")) return text;
+  if (text2.includes("-----BEGIN CERTIFICATE-----")) return text2;
   throw new Failure(
     `ca-file: ${path5} holds no certificate in PEM form`,
     "Set ca-file to a PEM file of the CA."
@@ -43118,10 +43871,10 @@ var DESCRIPTIONS = {
   register: "register an ISO as a Kubernetes version in CloudStack and wait until it is there",
   upgrade: "upgrade clusters to a registered Kubernetes version and redeploy their autoscaler"
 };
-function addCloudStackCommands(program2, context) {
+function addCloudStackCommands(program3, context) {
   for (const part of ["register", "upgrade"]) {
     const settings = cloudStackSettings(part);
-    const command = program2.command(part).description(DESCRIPTIONS[part]);
+    const command = program3.command(part).description(DESCRIPTIONS[part]);
     for (const { name, description, default: byDefault, secret, variable } of settings) {
       if (secret) continue;
       const shown = [
@@ -43162,6 +43915,111 @@ function throwFailure({ failure }) {
   if (failure !== void 0) throw failure;
 }
 
+// src/record/diff.ts
+function diffRecords(from, to) {
+  return {
+    ...from.platform === to.platform ? {} : { platform: { from: from.platform, to: to.platform } },
+    ...from.epoch === to.epoch ? {} : { epoch: { from: from.epoch, to: to.epoch } },
+    versions: changes(
+      versionsOf(from),
+      versionsOf(to),
+      ({ name }) => name,
+      (a, b) => a.version === b.version
+    ),
+    files: changes(
+      from.files,
+      to.files,
+      ({ path: path5 }) => path5,
+      (a, b) => a.sha256 === b.sha256
+    ),
+    images: withNewTags(
+      changes(
+        from.images,
+        to.images,
+        ({ reference }) => nameOf3(reference),
+        (a, b) => a.digest === b.digest
+      )
+    )
+  };
+}
+function isSame({ platform: platform3, epoch, versions, files, images }) {
+  const parts2 = [versions, files, images];
+  const isQuiet = parts2.every(
+    (part) => [part.added, part.removed, part.moved].every(({ length }) => length === 0)
+  );
+  return platform3 === void 0 && epoch === void 0 && isQuiet;
+}
+function formatDiff(diff) {
+  if (isSame(diff)) return "No difference.\n";
+  const { platform: platform3, epoch, versions, files, images } = diff;
+  const lines = [
+    ...platform3 === void 0 ? [] : [`~ platform ${platform3.from} -> ${platform3.to}`],
+    ...epoch === void 0 ? [] : [`~ epoch ${epoch.from} -> ${epoch.to}`],
+    ...linesOf(
+      versions,
+      ({ name, version }) => `version ${name} ${version}`,
+      (a, b) => `version ${a.name} ${a.version} -> ${b.version}`
+    ),
+    ...linesOf(
+      files,
+      ({ path: path5, sha256 }) => `file ${path5} sha256:${sha256}`,
+      (a, b) => `file ${a.path} sha256:${a.sha256} -> sha256:${b.sha256}`
+    ),
+    ...linesOf(
+      images,
+      ({ reference, digest }) => `image ${reference} ${digest}`,
+      (a, b) => a.reference === b.reference ? `image ${a.reference} ${a.digest} -> ${b.digest}` : `image ${a.reference} ${a.digest} -> ${b.reference} ${b.digest}`
+    )
+  ];
+  return `${lines.join("\n")}
+`;
+}
+function linesOf({ added: added2, removed: removed2, moved }, one, two) {
+  return [
+    ...removed2.map((item) => `- ${one(item)}`),
+    ...added2.map((item) => `+ ${one(item)}`),
+    ...moved.map(({ from, to }) => `~ ${two(from, to)}`)
+  ];
+}
+function versionsOf({ versions }) {
+  return VERSION_NAMES.flatMap((name) => {
+    const version = versions[name];
+    return version === void 0 ? [] : [{ name, version }];
+  });
+}
+function nameOf3(reference) {
+  const parsed = tryReference(reference);
+  return parsed === void 0 ? reference : lookupName(parsed);
+}
+function changes(from, to, keyOf, isEqual) {
+  const before = new Map(from.map((item) => [keyOf(item), item]));
+  const after = new Set(to.map(keyOf));
+  const moved = [];
+  const added2 = [];
+  for (const item of to) {
+    const twin = before.get(keyOf(item));
+    if (twin === void 0) added2.push(item);
+    else if (!isEqual(twin, item)) moved.push({ from: twin, to: item });
+  }
+  return { added: added2, removed: from.filter((item) => !after.has(keyOf(item))), moved };
+}
+function withNewTags({ added: added2, removed: removed2, moved }) {
+  const pairs = removed2.flatMap((from) => {
+    const lost = removed2.filter((other) => repository(other) === repository(from));
+    const [to, ...others] = added2.filter((other) => repository(other) === repository(from));
+    return to === void 0 || others.length > 0 || lost.length > 1 ? [] : [{ from, to }];
+  });
+  return {
+    added: added2.filter((item) => !pairs.some(({ to }) => to === item)),
+    removed: removed2.filter((item) => !pairs.some(({ from }) => from === item)),
+    moved: [...moved, ...pairs]
+  };
+}
+function repository({ reference }) {
+  const parsed = tryReference(reference);
+  return parsed === void 0 ? reference : repositoryOf(parsed);
+}
+
 // src/signals.ts
 function cancelSignal() {
   const cancel = new AbortController();
@@ -43183,7 +44041,7 @@ var log = {
   }
 };
 function environment(cancel) {
-  env.RUNNER_TOOL_CACHE ||= join17(env.XDG_CACHE_HOME || join17(homedir(), ".cache"), "cks-iso");
+  env.RUNNER_TOOL_CACHE ||= join19(env.XDG_CACHE_HOME || join19(homedir(), ".cache"), "cks-iso");
   env.RUNNER_TEMP = resolve5(env.RUNNER_TEMP || tmpdir());
   return { log, cancel, tempDir: env.RUNNER_TEMP, ...parseEpoch(env.SOURCE_DATE_EPOCH) };
 }
@@ -43211,42 +44069,68 @@ function valuesOf2(options) {
 async function printImages(files) {
   const found = await Promise.all(
     files.map(async (file) => {
-      const text = await readFile8(file, "utf8").catch((thrown) => {
+      const text2 = await readFile8(file, "utf8").catch((thrown) => {
         throw fileFailure("Cannot read the manifest", file, thrown);
       });
-      return imagesOf(parseManifest2(text, file));
+      return imagesOf(parseManifest2(text2, file));
     })
   );
   for (const image of new Set(found.flat())) print(`${image}
 `);
 }
+async function recordOf2(path5) {
+  if (!path5.endsWith(".iso")) {
+    const record = await readFile8(path5, "utf8").catch((thrown) => {
+      throw fileFailure("Cannot read the record", path5, thrown);
+    });
+    return parseRecord(record, path5);
+  }
+  const iso = await openIso(path5);
+  try {
+    return parseRecord(await text(iso, "versions.txt"), `versions.txt of ${path5}`);
+  } finally {
+    await iso.close();
+  }
+}
 function commandLine(cancel) {
-  const program2 = new Command("cks-iso").description("Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.").configureHelp({ subcommandTerm: (command) => command.name() }).version(package_default.version).exitOverride();
-  settingOptions(program2.command("build").description("build an ISO; prints its path")).action(
+  const program3 = new Command("cks-iso").description("Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.").configureHelp({ subcommandTerm: (command) => command.name() }).version(package_default.version).exitOverride();
+  settingOptions(program3.command("build").description("build an ISO; prints its path")).action(
     async (options) => await runBuild(valuesOf2(options), cancel)
   );
-  settingOptions(program2.command("plan").description("print what would be built, as YAML, and stop")).action(
+  settingOptions(program3.command("plan").description("print what would be built, as YAML, and stop")).action(
     async (options) => {
       const request = parseRequest(valuesOf2(options), { cwd: process.cwd() });
       const plan = await describePlan(request, environment(cancel));
       print((0, import_yaml8.stringify)(plan, { aliasDuplicateObjects: false }));
     }
   );
-  program2.command("images <files...>").description("print the image references of manifests, one a line, as written").action(printImages);
-  positionalCommand(program2, cancel);
-  addCloudStackCommands(program2, {
+  program3.command("images <files...>").description("print the image references of manifests, one a line, as written").action(printImages);
+  program3.command("verify <iso>").description("check an ISO of any origin as nodes will use it").option("--cloudstack-version <value>", `as for build (default: ${DEFAULTS.cloudstack})`).action(async (iso, options) => {
+    const cloudstack = parseCloudStack(options.cloudstackVersion ?? DEFAULTS.cloudstack);
+    const findings = await verify(iso, cloudstack, environment(cancel));
+    if (findings.length > 0) log.info(formatFindings(findings));
+    print(`${iso}: sound for CloudStack ${cloudstack}
+`);
+  });
+  program3.command("diff <a> <b>").description("print what changed between two ISOs or versions.txt files").option("--json", "as JSON").action(async (a, b, options) => {
+    const diff = diffRecords(await recordOf2(a), await recordOf2(b));
+    print(options.json === true ? `${JSON.stringify(diff)}
+` : formatDiff(diff));
+  });
+  positionalCommand(program3, cancel);
+  addCloudStackCommands(program3, {
     log,
     signal: cancel,
     cwd: process.cwd(),
     tempDir: tmpdir(),
     env,
-    print: (text) => void print(`${text}
+    print: (text2) => void print(`${text2}
 `)
   });
-  return program2;
+  return program3;
 }
-function positionalCommand(program2, cancel) {
-  program2.command(POSITIONAL).description(
+function positionalCommand(program3, cancel) {
+  program3.command(POSITIONAL).description(
     "build as the former shell script did; AUTOSCALER_VERSION and CCM_VERSION are read from the environment"
   ).argument("<OUTPUT_PATH>").argument("<KUBERNETES_VERSION>").argument("<CNI_VERSION>").argument("<CRICTL_VERSION>").argument("<NETWORK_YAML>").argument("<DASHBOARD_YAML>").argument("<BUILD_NAME>").argument("[ARCH]").argument("[ETCD_VERSION]").option("--mirrors <value>", "as for build").action(async (...words) => {
     const self = words.at(-1);

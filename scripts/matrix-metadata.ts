@@ -1,5 +1,3 @@
-import { writeFileSync } from 'node:fs'
-import { resolve } from 'node:path'
 import { MATRIX_OUTPUTS, MATRIX_SETTINGS } from '../src/matrix/settings.ts'
 
 /** matrix/action.yml, as the tables of src/matrix/settings.ts say. */
@@ -29,8 +27,4 @@ runs:
   using: node24
   main: ../dist/matrix.js
 `
-}
-
-if (import.meta.main) {
-  writeFileSync(resolve(import.meta.dirname, '../matrix/action.yml'), matrixActionYml())
 }

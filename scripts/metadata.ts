@@ -1,6 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { BUILD_SETTINGS, OUTPUTS } from '../src/request/settings.ts'
+import { ACTION_SETTINGS, BUILD_SETTINGS, OUTPUTS } from '../src/request/settings.ts'
+import { matrixActionYml } from './matrix-metadata.ts'
+
+const INPUTS = [...BUILD_SETTINGS, ...ACTION_SETTINGS]
 
 /**
  * Writes what is generated from the tables of src/request/settings.ts: action.yml whole, and the tables of README.md
@@ -9,7 +12,7 @@ import { BUILD_SETTINGS, OUTPUTS } from '../src/request/settings.ts'
 
 /** action.yml, as the tables say. */
 export function actionYml(): string {
-  const inputs = BUILD_SETTINGS.flatMap((setting) => [
+  const inputs = INPUTS.flatMap((setting) => [
     `  ${setting.name}:`,
     `    description: ${JSON.stringify(setting.description)}`,
     '    required: false',
@@ -38,7 +41,7 @@ runs:
 
 /** README.md with its tables as the settings say. */
 export function withTables(readme: string): string {
-  const inputs = BUILD_SETTINGS.map(
+  const inputs = INPUTS.map(
     (setting) =>
       `| \`${setting.name}\` | ${setting.default === '' ? '' : `\`${setting.default}\``} | ${cell(setting.description)} |`,
   )
@@ -67,5 +70,6 @@ if (import.meta.main) {
   const root = resolve(import.meta.dirname, '..')
   const readme = join(root, 'README.md')
   writeFileSync(join(root, 'action.yml'), actionYml())
+  writeFileSync(join(root, 'matrix/action.yml'), matrixActionYml())
   writeFileSync(readme, withTables(readFileSync(readme, 'utf8')))
 }

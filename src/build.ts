@@ -10,9 +10,9 @@ import {
   type Stages,
 } from './acquire.ts'
 import { platformOf } from './arch.ts'
-import { Cancelled } from './errors.ts'
+import { Cancelled, Failure } from './errors.ts'
 import { Downloads } from './fetch/download.ts'
-import { type Containerd, startContainerd } from './images/containerd.ts'
+import { type Containerd, type ContainerdBinaries, startContainerd } from './images/containerd.ts'
 import { kubeadmImages } from './images/kubeadm.ts'
 import type { PlannedImage, WantedImage } from './images/plan.ts'
 import { type PulledImage, planImagesWithTags, pullImages } from './images/pull.ts'
@@ -26,7 +26,10 @@ import { type Published, publish, removeEmpty, requireReplaceable, requireWritab
 import type { IsoRecord } from './record/record.ts'
 import { registryMirrors } from './request/mirrors.ts'
 import type { BuildRequest } from './request/request.ts'
+import { type StageTime, Stopwatch } from './stopwatch.ts'
 import { together } from './together.ts'
+import { type Finding, formatFindings } from './verify/finding.ts'
+import { verifyIso } from './verify/verify.ts'
 import { withWorkspace } from './workspace.ts'
 
 /** What a build needs besides the request. */
@@ -49,6 +52,7 @@ export interface BuildResult extends Published {
   readonly plan: Plan
   readonly record: IsoRecord
   readonly images: readonly PulledImage[]
+  readonly stages: readonly StageTime[]
 }
 
 /** The time that an ISO carries when no server says when kubeadm was published: 2020-01-01. */
@@ -77,31 +81,79 @@ async function buildInto(
   stages: Stages,
 ): Promise<BuildResult> {
   const { workspace, log } = stages
-  const [writer, containerd, plan] = await together(
-    [findIsoWriter(workspace.programs, log), ownContainerd(request, stages), resolvePlan(request, stages)],
-    workspace.stop,
+  const watch = new Stopwatch()
+  const [writer, tools, plan] = await watch.time(
+    'Plan',
+    together(
+      [findIsoWriter(workspace.programs, log), provideTools(stages), resolvePlan(request, stages)],
+      workspace.stop,
+    ),
   )
   await requireReplaceable(request.outputDir, plan.name)
   logPlan(plan, log)
-  const binaries = acquireBinaries(plan, stages)
-  const manifests = acquireManifests(plan, stages)
-  const images = imagesOf(plan, kubeadmOf(plan, binaries, stages), manifests, containerd, stages).then(
-    (planned) => pull(planned, plan, containerd, stages),
+  const containerd = await startOwn(tools, request, stages)
+  const binaries = watch.time('Programs and archives', acquireBinaries(plan, stages))
+  const manifests = watch.time('Manifests', acquireManifests(plan, stages))
+  const kubeadm = kubeadmOf(plan, binaries, stages)
+  const images = imagesOf(plan, kubeadm, manifests, containerd, stages).then((planned) =>
+    watch.time('Images', pull(planned, plan, containerd, stages)),
   )
   const [binaryFiles, manifestFiles, pulled] = await together(
     [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), images],
     workspace.stop,
   )
-  const epoch =
-    environment.epoch ??
-    binaryFiles.find(({ file }) => file.path === 'k8s/kubeadm')?.lastModified ??
-    FALLBACK_EPOCH
+  const published = binaryFiles.find(({ file }) => file.path === 'k8s/kubeadm')?.lastModified
+  const epoch = environment.epoch ?? published ?? FALLBACK_EPOCH
   const files = [...binaryFiles, ...manifestFiles]
   const record = recordOf(plan, epoch, files, pulled)
   const archives = pulled.map(({ fileName, path }) => ({ path: `docker/${fileName}`, source: path }))
-  const all = [...files.map(({ file }) => file), ...archives]
-  const published = await publish({ name: plan.name, record, files: all, writer }, request.outputDir, stages)
-  return { plan, record, images: pulled, ...published }
+  const parts = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer }
+  const check = (isoPath: string): Promise<void> =>
+    watch.time('Verify', requireSound(isoPath, plan, tools, stages))
+  const finished = await watch.time('ISO', publish(parts, request.outputDir, check, stages))
+  return { plan, record, images: pulled, stages: watch.stages, ...finished }
+}
+
+/** Looks at the finished ISO as a node will. @throws Failure with every finding that would break a node */
+async function requireSound(
+  isoPath: string,
+  { arch, cloudstack }: Plan,
+  containerd: ContainerdBinaries,
+  { workspace, log }: Stages,
+): Promise<void> {
+  const findings = await verifyIso({ isoPath, arch, cloudstack, containerd, workspace, log })
+  const errors = findings.filter(({ severity }) => severity === 'error')
+  if (errors.length > 0) throw unsound('The finished ISO', errors)
+  if (findings.length > 0) log.notice(formatFindings(findings))
+}
+
+/** The Failure that tells what is wrong with an ISO. */
+function unsound(iso: string, errors: readonly Finding[]): Failure {
+  return new Failure(
+    `${iso} would fail on a node: ${errors.length} ${errors.length === 1 ? 'fault' : 'faults'}`,
+    formatFindings(errors),
+  )
+}
+
+/**
+ * Checks an ISO of any origin as nodes of a CloudStack release will use it.
+ * @param cloudstack MAJOR.MINOR
+ * @returns findings that a node can live with
+ * @throws Failure with every finding that would break a node, or when it is no ISO; Cancelled
+ */
+export async function verify(
+  isoPath: string,
+  cloudstack: string,
+  environment: BuildEnvironment,
+): Promise<readonly Finding[]> {
+  return await withStages({ mirrors: [] }, environment, async (stages) => {
+    const { workspace, log } = stages
+    const containerd = await provideTools(stages)
+    const findings = await verifyIso({ isoPath, cloudstack, containerd, workspace, log })
+    const errors = findings.filter(({ severity }) => severity === 'error')
+    if (errors.length > 0) throw unsound(isoPath, errors)
+    return findings
+  })
 }
 
 /** A plan with its images: everything that a build would put on the ISO, by name. */
@@ -129,7 +181,7 @@ export async function describePlan(
 }
 
 async function withStages<T>(
-  request: BuildRequest,
+  request: Pick<BuildRequest, 'mirrors'>,
   { log, cancel, tempDir, pauses, cache }: BuildEnvironment,
   body: (stages: Stages) => Promise<T>,
 ): Promise<T> {
@@ -152,11 +204,19 @@ async function withStages<T>(
   }
 }
 
-async function ownContainerd(
+async function ownContainerd(request: BuildRequest, stages: Stages): Promise<Containerd> {
+  return await startOwn(await provideTools(stages), request, stages)
+}
+
+async function provideTools({ workspace, downloads, log }: Stages): Promise<ContainerdBinaries> {
+  return await provideContainerd({ downloads, dir: workspace.dir, log })
+}
+
+async function startOwn(
+  binaries: ContainerdBinaries,
   request: BuildRequest,
-  { workspace, downloads, log }: Stages,
+  { workspace, log }: Stages,
 ): Promise<Containerd> {
-  const binaries = await provideContainerd({ downloads, dir: workspace.dir, log })
   return await startContainerd({
     dir: join(workspace.dir, 'containerd'),
     programs: workspace.programs,

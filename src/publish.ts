@@ -13,11 +13,12 @@ import {
 } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Failure, fileFailure, hasCode } from './errors.ts'
-import { sha256OfFile } from './fetch/hash.ts'
 import { buildTree, type TreeFile } from './iso/tree.ts'
 import { type IsoWriter, writeIso } from './iso/writer.ts'
 import type { Log } from './log.ts'
+import { CHECKSUMS, checksumFile, checksumsOf } from './record/checksums.ts'
 import { formatRecord, type IsoRecord } from './record/record.ts'
+import { together } from './together.ts'
 import type { Workspace } from './workspace.ts'
 
 /** What a build leaves in the output directory. */
@@ -28,11 +29,14 @@ export interface Published {
   /** 64 lower-case hexadecimal digits. */
   readonly isoSha256: string
   readonly versionsPath: string
+  /** The .sha256, .sha512 and .md5 of the ISO: CloudStack takes a checksum at registration. */
+  readonly checksumPaths: readonly string[]
 }
 
 /**
- * Lays out the tree, writes the ISO in a directory of its own beside the final names, and moves both files there once
- * both are whole.
+ * Lays out the tree, writes the ISO in a directory of its own beside the final names, and moves all files there once
+ * all are whole and the ISO has passed.
+ * @param check throws when the ISO must not come out
  */
 export async function publish(
   parts: {
@@ -44,6 +48,7 @@ export async function publish(
     readonly writer: IsoWriter
   },
   outputDir: string,
+  check: (isoPath: string) => Promise<void>,
   { workspace, log }: { readonly workspace: Workspace; readonly log: Log },
 ): Promise<Published> {
   const { name, record, files, writer } = parts
@@ -52,41 +57,55 @@ export async function publish(
   const tree = join(workspace.dir, 'tree')
   await buildTree(tree, [...files, { path: 'versions.txt', source: versions }])
 
-  const { isoPath, versionsPath } = pathsOf(outputDir, name)
+  const final = pathsOf(outputDir, name)
   const staging = await mkdtemp(join(outputDir, '.cks-iso-'))
   try {
-    const staged = { iso: join(staging, `${name}.iso`), versions: join(staging, 'versions.txt') }
-    await writeIso({
-      writer,
-      tree,
-      output: staged.iso,
-      epoch: record.epoch,
-      programs: workspace.programs,
-      log,
-    })
-    const [isoSha256, { size: isoSize }] = await Promise.all([
-      sha256OfFile(staged.iso, workspace.signal),
-      stat(staged.iso),
+    const staged = pathsOf(staging, name)
+    const { isoPath } = staged
+    const { programs, signal } = workspace
+    await writeIso({ writer, tree, output: isoPath, epoch: record.epoch, programs, log })
+    const [checksums, { size: isoSize }] = await together([
+      checksumsOf(isoPath, signal),
+      stat(isoPath),
+      check(isoPath),
     ])
-    await copyFile(versions, staged.versions)
-    workspace.signal.throwIfAborted()
-    await rename(staged.iso, isoPath)
-    await rename(staged.versions, versionsPath)
-    return { isoPath, isoSize, isoSha256, versionsPath }
+    await copyFile(versions, staged.versionsPath)
+    for (const kind of CHECKSUMS) {
+      await writeFile(checksumPath(staging, name, kind), checksumFile(checksums[kind], `${name}.iso`))
+    }
+    signal.throwIfAborted()
+    // The ISO goes last: where it is, the rest is.
+    for (const kind of CHECKSUMS) {
+      await rename(checksumPath(staging, name, kind), checksumPath(outputDir, name, kind))
+    }
+    await rename(staged.versionsPath, final.versionsPath)
+    await rename(isoPath, final.isoPath)
+    return { ...final, isoSize, isoSha256: checksums.sha256 }
   } catch (thrown) {
-    throw hasCode(thrown, 'ENOSPC') ? fileFailure('Cannot write the ISO', isoPath, thrown) : thrown
+    throw hasCode(thrown, 'ENOSPC') ? fileFailure('Cannot write the ISO', final.isoPath, thrown) : thrown
   } finally {
     await rm(staging, { recursive: true, force: true })
   }
 }
 
-function pathsOf(outputDir: string, name: string): { isoPath: string; versionsPath: string } {
-  return { isoPath: join(outputDir, `${name}.iso`), versionsPath: join(outputDir, `${name}.versions.txt`) }
+type Paths = Pick<Published, 'isoPath' | 'versionsPath' | 'checksumPaths'>
+
+function pathsOf(dir: string, name: string): Paths {
+  return {
+    isoPath: join(dir, `${name}.iso`),
+    versionsPath: join(dir, `${name}.versions.txt`),
+    checksumPaths: CHECKSUMS.map((kind) => checksumPath(dir, name, kind)),
+  }
+}
+
+function checksumPath(dir: string, name: string, kind: (typeof CHECKSUMS)[number]): string {
+  return join(dir, `${name}.iso.${kind}`)
 }
 
 /** @throws Failure when something that is no file stands where the results go, before any work is spent on them */
 export async function requireReplaceable(outputDir: string, name: string): Promise<void> {
-  for (const path of Object.values(pathsOf(outputDir, name))) {
+  const { isoPath, versionsPath, checksumPaths } = pathsOf(outputDir, name)
+  for (const path of [isoPath, versionsPath, ...checksumPaths]) {
     const there = await lstat(path).catch(() => undefined)
     if (there !== undefined && !there.isFile() && !there.isSymbolicLink()) {
       throw new Failure(

@@ -5,16 +5,22 @@ import { basename, join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { stringify } from 'yaml'
 import packageJson from '../../package.json' with { type: 'json' }
-import { type BuildEnvironment, build, describePlan } from '../build.ts'
+import { type BuildEnvironment, build, describePlan, verify } from '../build.ts'
 import { addCloudStackCommands } from '../cloudstack/cli.ts'
+import { DEFAULTS } from '../defaults.ts'
 import { Cancelled, Failure, fileFailure, reasonOf } from '../errors.ts'
+import { openIso } from '../iso/reader.ts'
 import type { Log } from '../log.ts'
 import { imagesOf } from '../manifests/images.ts'
 import { parseManifest } from '../manifests/parse.ts'
+import { diffRecords, formatDiff } from '../record/diff.ts'
+import { type IsoRecord, parseRecord } from '../record/record.ts'
 import { parseEpoch } from '../request/epoch.ts'
-import { parseRequest } from '../request/request.ts'
+import { parseCloudStack, parseRequest } from '../request/request.ts'
 import { BUILD_SETTINGS, type SettingValues } from '../request/settings.ts'
 import { cancelSignal } from '../signals.ts'
+import { text } from '../verify/files.ts'
+import { formatFindings } from '../verify/finding.ts'
 import { sizeOf } from '../words.ts'
 
 /** How a cancelled program ends: 128 and the number of SIGINT. */
@@ -82,6 +88,22 @@ async function printImages(files: readonly string[]): Promise<void> {
   for (const image of new Set(found.flat())) print(`${image}\n`)
 }
 
+/** The record of an ISO, or of a versions.txt beside one. */
+async function recordOf(path: string): Promise<IsoRecord> {
+  if (!path.endsWith('.iso')) {
+    const record = await readFile(path, 'utf8').catch((thrown: unknown) => {
+      throw fileFailure('Cannot read the record', path, thrown)
+    })
+    return parseRecord(record, path)
+  }
+  const iso = await openIso(path)
+  try {
+    return parseRecord(await text(iso, 'versions.txt'), `versions.txt of ${path}`)
+  } finally {
+    await iso.close()
+  }
+}
+
 function commandLine(cancel: AbortSignal): Command {
   const program = new Command('cks-iso')
     .description('Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.')
@@ -102,6 +124,24 @@ function commandLine(cancel: AbortSignal): Command {
     .command('images <files...>')
     .description('print the image references of manifests, one a line, as written')
     .action(printImages)
+  program
+    .command('verify <iso>')
+    .description('check an ISO of any origin as nodes will use it')
+    .option('--cloudstack-version <value>', `as for build (default: ${DEFAULTS.cloudstack})`)
+    .action(async (iso: string, options: { cloudstackVersion?: string }) => {
+      const cloudstack = parseCloudStack(options.cloudstackVersion ?? DEFAULTS.cloudstack)
+      const findings = await verify(iso, cloudstack, environment(cancel))
+      if (findings.length > 0) log.info(formatFindings(findings))
+      print(`${iso}: sound for CloudStack ${cloudstack}\n`)
+    })
+  program
+    .command('diff <a> <b>')
+    .description('print what changed between two ISOs or versions.txt files')
+    .option('--json', 'as JSON')
+    .action(async (a: string, b: string, options: { json?: boolean }) => {
+      const diff = diffRecords(await recordOf(a), await recordOf(b))
+      print(options.json === true ? `${JSON.stringify(diff)}\n` : formatDiff(diff))
+    })
   positionalCommand(program, cancel)
   addCloudStackCommands(program, {
     log,

@@ -1,15 +1,9 @@
 import { basename } from 'node:path'
 import type { BuildResult } from '../build.ts'
 import { VERSION_NAMES } from '../plan/plan.ts'
+import type { StageTime } from '../stopwatch.ts'
 import { sizeOf } from '../words.ts'
 import type { CacheLookup } from './cache.ts'
-
-/** When a stage ran, in milliseconds since the build began. */
-export interface StageTime {
-  readonly name: string
-  readonly start: number
-  readonly end: number
-}
 
 /** What a job summary tells. */
 export interface SummaryFacts {

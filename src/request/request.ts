@@ -172,7 +172,8 @@ function parseManifest(
   )
 }
 
-function parseCloudStack(text: string): string {
+/** Reads the input cloudstack-version. @returns MAJOR.MINOR @throws Failure */
+export function parseCloudStack(text: string): string {
   const match = /^v?(\d+\.\d+)(\.\d+)*$/i.exec(text)
   if (match?.[1] === undefined) {
     throw new Failure(

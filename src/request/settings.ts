@@ -98,6 +98,32 @@ export type BuildSettingName = (typeof BUILD_SETTINGS)[number]['name']
 /** Values as the user wrote them. Absent and blank mean the default. */
 export type SettingValues = Partial<Readonly<Record<BuildSettingName, string>>>
 
+/** Inputs of the action alone: what a runner offers and a command line does not. */
+export const ACTION_SETTINGS = [
+  {
+    name: 'cache',
+    description:
+      'Whether to keep programs and image archives in the cache of GitHub Actions for later runs: true or false.',
+    default: 'true',
+  },
+  {
+    name: 'upload-artifact',
+    description:
+      'Whether to upload the ISO, its checksum files and its versions.txt as artifacts, each as it is: true or false.',
+    default: 'true',
+  },
+  {
+    name: 'artifact-name',
+    description: 'Name of the artifacts instead of the name of the ISO without .iso.',
+    default: '',
+  },
+  {
+    name: 'retention-days',
+    description: "Days that GitHub keeps the artifacts, 1 to 400. Empty: the repository's own setting.",
+    default: '',
+  },
+] as const satisfies readonly Setting[]
+
 /** What the action hands to later steps. */
 export const OUTPUTS = [
   { name: 'iso-path', description: 'Path of the ISO.' },
@@ -114,6 +140,9 @@ export const OUTPUTS = [
   { name: 'etcd-version', description: 'Release of etcd; empty when there is none.' },
   { name: 'network', description: 'Pod network: calico@version, flannel@version, or its URL or file.' },
   { name: 'dashboard', description: 'Dashboard: add-on@version, its URL or file, or none.' },
+  { name: 'artifact-id', description: 'Id of the artifact that holds the ISO; empty without an upload.' },
+  { name: 'artifact-url', description: 'Where people download that artifact.' },
+  { name: 'cache-hits', description: 'JSON list of what was looked for in the cache: name, hit.' },
   { name: 'images', description: 'JSON list of the images: reference, digest, file, size in bytes.' },
 ] as const
 

@@ -21,8 +21,6 @@ import { type Importer, startImporter } from './import.ts'
 import { checkRecord, RECORD } from './record.ts'
 import { checkReferences } from './references.ts'
 
-export { type Finding, formatFindings } from './finding.ts'
-
 export interface VerifyRequest {
   readonly isoPath: string
   /** MAJOR.MINOR of the CloudStack release whose nodes shall use the ISO. */

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path'
 import { expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { actionYml, withTables } from '../../scripts/metadata.ts'
-import { BUILD_SETTINGS, OUTPUTS } from '../../src/request/settings.ts'
+import { ACTION_SETTINGS, BUILD_SETTINGS, OUTPUTS } from '../../src/request/settings.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 const read = (name: string) => readFileSync(join(root, name), 'utf8')
@@ -15,7 +15,7 @@ it('action.yml and the tables of the README say what the settings say (else: npm
 
 it('action.yml is a node24 action with exactly the inputs that the parser reads', () => {
   const action = parse(read('action.yml'))
-  expect(Object.keys(action.inputs)).toEqual(BUILD_SETTINGS.map(({ name }) => name))
+  expect(Object.keys(action.inputs)).toEqual([...BUILD_SETTINGS, ...ACTION_SETTINGS].map(({ name }) => name))
   expect(Object.keys(action.outputs)).toEqual(OUTPUTS.map(({ name }) => name))
   expect(action.runs).toMatchObject({ using: 'node24', main: 'dist/index.js' })
 })
