@@ -47,10 +47,14 @@ describe.each(containerds)('a build with $name', ({ containerd }) => {
   it('of a minor with defaults puts everything a node needs on the ISO, and nothing else', async () => {
     const result = await buildFrom(upstream, bench, { 'kubernetes-version': '1.33' })
     expect(result.isoPath).toBe(join(bench.out, 'setup-v1.33.13-x86_64.iso'))
+    const isoName = 'setup-v1.33.13-x86_64.iso'
+    const kinds = ['md5', 'sha256', 'sha512']
     expect(await readdir(bench.out)).toEqual([
-      'setup-v1.33.13-x86_64.iso',
+      isoName,
+      ...kinds.map((kind) => `${isoName}.${kind}`),
       'setup-v1.33.13-x86_64.versions.txt',
     ])
+    for (const kind of kinds) await run(`${kind}sum`, ['--check', `${isoName}.${kind}`], { cwd: bench.out })
     expect(await readdir(bench.temp)).toEqual([])
 
     const iso = await readIso(result.isoPath, bench)
