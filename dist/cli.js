@@ -44049,6 +44049,8 @@ async function runBuild(values, cancel) {
   const request = parseRequest(values, { cwd: process.cwd() });
   const result = await build(request, environment(cancel));
   log.info(`${sizeOf(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`);
+  const times = result.stages.map(({ name, start, end }) => `${name} ${((end - start) / 1e3).toFixed(1)} s`);
+  log.info(`${times.join(", ")} (they overlap)`);
   log.info(`versions: ${result.versionsPath}`);
   print(`${result.isoPath}
 `);

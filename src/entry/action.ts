@@ -1,5 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, resolve } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { getBooleanInput, getInput, info, setFailed, setOutput, summary } from '@actions/core'
 import { type BuildResult, build } from '../build.ts'
 import { Cancelled, Failure, reasonOf } from '../errors.ts'
@@ -21,10 +22,21 @@ import { sizeOf } from '../words.ts'
 
 const { env } = process
 
-/** The main action: inputs in, an ISO and its record out. */
-async function run(): Promise<void> {
-  const cancel = cancelSignal()
+/** The clients of the Actions toolkit leave directories in RUNNER_TEMP, so they get one that is gone afterwards. */
+async function main(): Promise<void> {
   const tempDir = resolve(env.RUNNER_TEMP || tmpdir())
+  const scratch = await mkdtemp(join(tempDir, 'cks-iso-toolkit-'))
+  env.RUNNER_TEMP = scratch
+  try {
+    await run(tempDir)
+  } finally {
+    await rm(scratch, { recursive: true, force: true })
+  }
+}
+
+/** The main action: inputs in, an ISO and its record out. */
+async function run(tempDir: string): Promise<void> {
+  const cancel = cancelSignal()
   const request = parseRequest(Object.fromEntries(BUILD_SETTINGS.map(({ name }) => [name, getInput(name)])), {
     cwd: env.GITHUB_WORKSPACE ?? process.cwd(),
     ...(env.GITHUB_REF_TYPE === 'tag' && env.GITHUB_REF !== undefined ? { tag: env.GITHUB_REF } : {}),
@@ -147,7 +159,7 @@ function switchInput(name: 'cache' | 'upload-artifact'): boolean {
 }
 
 try {
-  await run()
+  await main()
 } catch (thrown) {
   const isExpected = thrown instanceof Failure || thrown instanceof Cancelled
   setFailed(isExpected ? thrown.message : `Unexpected: ${reasonOf(thrown)}`)
