@@ -15,6 +15,7 @@ import { imagesOf } from '../manifests/images.ts'
 import { parseManifest } from '../manifests/parse.ts'
 import { diffRecords, formatDiff } from '../record/diff.ts'
 import { type IsoRecord, parseRecord } from '../record/record.ts'
+import { formatSbom } from '../record/sbom.ts'
 import { parseEpoch } from '../request/epoch.ts'
 import { parseCloudStack, parseRequest } from '../request/request.ts'
 import { BUILD_SETTINGS, type SettingValues } from '../request/settings.ts'
@@ -135,6 +136,12 @@ function commandLine(cancel: AbortSignal): Command {
       const findings = await verify(iso, cloudstack, environment(cancel))
       if (findings.length > 0) log.info(formatFindings(findings))
       print(`${iso}: sound for CloudStack ${cloudstack}\n`)
+    })
+  program
+    .command('sbom <file>')
+    .description('print the bill of materials of an ISO, or of a versions.txt, as CycloneDX JSON')
+    .action(async (file: string) => {
+      print(formatSbom(await recordOf(file), { name: basename(file).replace(/\.versions\.txt$/, '.iso') }))
     })
   program
     .command('diff <a> <b>')

@@ -418,6 +418,34 @@ describe('the bundles', () => {
     expect(versions).toMatchObject({ autoscaler: '1.33.4', etcd: '3.5.21', network: calico, dashboard })
   })
 
+  it('check an ISO of any origin, tell what changed between two, and list what is on one', async () => {
+    const other = { 'kubernetes-version': '1.33.13', 'autoscaler-version': '1.33.4', 'build-name': 'other' }
+    const [one, two] = [
+      await buildFrom(upstream, bench, { 'kubernetes-version': '1.33.13', 'build-name': 'one' }),
+      await buildFrom(upstream, bench, other),
+    ]
+    const sound = await run('node', [cli, 'verify', one.isoPath], { env: env() })
+    expect(sound.stdout).toBe(`${one.isoPath}: sound for CloudStack 4.22\n`)
+    const { stdout } = await run('node', [cli, 'diff', '--json', one.isoPath, two.versionsPath])
+    expect(JSON.parse(stdout).versions.moved).toEqual([
+      { from: { name: 'autoscaler', version: '1.33.6' }, to: { name: 'autoscaler', version: '1.33.4' } },
+    ])
+    const sbom = await run('node', [cli, 'sbom', two.isoPath])
+    expect(sbom.stdout).toContain('pkg:oci/cluster-autoscaler@sha256')
+
+    const broken = join(bench.dir, 'broken.iso')
+    const bytes = await readFile(one.isoPath)
+    bytes.fill(0, bytes.indexOf('"imageLayoutVersion"'), bytes.indexOf('"imageLayoutVersion"') + 20)
+    await writeFile(broken, bytes)
+    const failed = await run('node', [cli, 'verify', broken], { env: env() }).catch(
+      (thrown: unknown) => thrown,
+    )
+    expect(failed).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/would fail on a node[\s\S]*docker\//),
+    })
+  })
+
   it('exit with 1 and say what to do, or with 2 for words they do not know', async () => {
     const wrong = await run('node', [cli, 'build', '--kubernetes-version', 'x']).catch(
       (thrown: unknown) => thrown,
