@@ -47878,6 +47878,7 @@ ${stderr}`);
   }
   return void 0;
 }
+var CRASH = /UNIX-SIGNAL:\s+SIGSEGV/;
 async function writeIso({ writer, tree, output, epoch, programs, log: log2 }) {
   const final = resolve3(output);
   const what = `Cannot write the ISO ${final}`;
@@ -47894,7 +47895,7 @@ async function writeIso({ writer, tree, output, epoch, programs, log: log2 }) {
   try {
     const args = writerArguments(writer, epoch, partial);
     log2.debug(`${writer.program} ${args.join(" ")}`);
-    const { exitCode, stderr, stdout } = await programs.tryRun(writer.program, args, {
+    const write = async () => await programs.tryRun(writer.program, args, {
       what,
       next: ADVICE,
       timeout: TIMEOUT3,
@@ -47902,6 +47903,14 @@ async function writeIso({ writer, tree, output, epoch, programs, log: log2 }) {
       // An inherited value may be malformed; xorriso dates the volume by it. No start-up file changes the ISO.
       env: { SOURCE_DATE_EPOCH: String(epoch), MKISOFSRC: "/dev/null" }
     });
+    let written = await write();
+    if (written.exitCode !== 0 && CRASH.test(written.stderr)) {
+      log2.notice(`${writer.version} crashed while it wrote ${final}; trying once more.`);
+      await rm4(partial, { force: true });
+      await reserve(final, partial);
+      written = await write();
+    }
+    const { exitCode, stderr, stdout } = written;
     if (exitCode !== 0) throw writeFailure(what, writer, exitCode, `${stdout}
 ${stderr}`);
     await checkIso(partial, entries, `${final}, as ${writer.version} wrote it,`);

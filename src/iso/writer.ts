@@ -3,7 +3,7 @@ import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { which } from '@actions/io'
 import { Failure, fileFailure } from '../errors.ts'
-import { type Programs, tailOf } from '../exec.ts'
+import { type ProgramOutput, type Programs, tailOf } from '../exec.ts'
 import type { Log } from '../log.ts'
 import { checkIso } from './check.ts'
 import { installPackage } from './install.ts'
@@ -73,6 +73,9 @@ async function detect(programs: Programs, log: Log): Promise<IsoWriter | undefin
   return undefined
 }
 
+/** xorriso 1.5.4 now and then ends so on a busy machine; the same call then passes. Seen twice. */
+const CRASH = /UNIX-SIGNAL:\s+SIGSEGV/
+
 export interface IsoRequest {
   readonly writer: IsoWriter
   /** The directory whose content becomes the ISO, as buildTree lays it out. */
@@ -108,14 +111,23 @@ export async function writeIso({ writer, tree, output, epoch, programs, log }: I
   try {
     const args = writerArguments(writer, epoch, partial)
     log.debug(`${writer.program} ${args.join(' ')}`)
-    const { exitCode, stderr, stdout } = await programs.tryRun(writer.program, args, {
-      what,
-      next: ADVICE,
-      timeout: TIMEOUT,
-      cwd: tree,
-      // An inherited value may be malformed; xorriso dates the volume by it. No start-up file changes the ISO.
-      env: { SOURCE_DATE_EPOCH: String(epoch), MKISOFSRC: '/dev/null' },
-    })
+    const write = async (): Promise<ProgramOutput> =>
+      await programs.tryRun(writer.program, args, {
+        what,
+        next: ADVICE,
+        timeout: TIMEOUT,
+        cwd: tree,
+        // An inherited value may be malformed; xorriso dates the volume by it. No start-up file changes the ISO.
+        env: { SOURCE_DATE_EPOCH: String(epoch), MKISOFSRC: '/dev/null' },
+      })
+    let written = await write()
+    if (written.exitCode !== 0 && CRASH.test(written.stderr)) {
+      log.notice(`${writer.version} crashed while it wrote ${final}; trying once more.`)
+      await rm(partial, { force: true })
+      await reserve(final, partial)
+      written = await write()
+    }
+    const { exitCode, stderr, stdout } = written
     if (exitCode !== 0) throw writeFailure(what, writer, exitCode, `${stdout}\n${stderr}`)
     await checkIso(partial, entries, `${final}, as ${writer.version} wrote it,`)
     await rename(partial, final).catch((thrown: unknown) => {

@@ -1,0 +1,33 @@
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { openIso } from '../../src/iso/reader.ts'
+import { findIsoWriter, writeIso } from '../../src/iso/writer.ts'
+import { withWorkspace } from '../../src/workspace.ts'
+import { keptLog } from '../log.ts'
+
+it('writes an ISO again when the writer crashed, and says so', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'crash-'))
+  try {
+    await withWorkspace(dir, new AbortController().signal, async ({ programs }) => {
+      const log = keptLog()
+      const writer = await findIsoWriter(programs, log)
+      const program = join(dir, 'writer')
+      const crash = `[ -e ${dir}/crashed ] || { touch ${dir}/crashed; echo 'UNIX-SIGNAL:  SIGSEGV  errno= 0' >&2; exit 1; }`
+      await writeFile(program, `#!/bin/sh\n${crash}\nexec ${writer.program} "$@"\n`)
+      await chmod(program, 0o755)
+      const tree = join(dir, 'tree')
+      await mkdir(tree)
+      await writeFile(join(tree, 'a'), 'x')
+      const output = join(dir, 'a.iso')
+      await writeIso({ writer: { ...writer, program }, tree, output, epoch: 1_700_000_000, programs, log })
+      const iso = await openIso(output)
+      expect(iso.entries.map(({ path }) => path)).toContain('a')
+      await iso.close()
+      expect(log.notices.join()).toContain('crashed while it wrote')
+    })
+  } finally {
+    await rm(dir, { recursive: true, force: true })
+  }
+})
