@@ -3201,9 +3201,9 @@ Expecting one of '${allowedValues.join("', '")}'`);
           helpWidth: context.helpWidth,
           outputHasColors: context.hasColors
         });
-        const text2 = helper.formatHelp(this, helper);
-        if (context.hasColors) return text2;
-        return this._outputConfiguration.stripColor(text2);
+        const text = helper.formatHelp(this, helper);
+        if (context.hasColors) return text;
+        return this._outputConfiguration.stripColor(text);
       }
       /**
        * @typedef HelpContext
@@ -3363,7 +3363,7 @@ Expecting one of '${allowedValues.join("', '")}'`);
        * @param {(string | Function)} text - string to add, or a function returning a string
        * @return {Command} `this` command for chaining
        */
-      addHelpText(position, text2) {
+      addHelpText(position, text) {
         const allowedValues = ["beforeAll", "before", "after", "afterAll"];
         if (!allowedValues.includes(position)) {
           throw new Error(`Unexpected value for position to addHelpText.
@@ -3372,10 +3372,10 @@ Expecting one of '${allowedValues.join("', '")}'`);
         const helpEvent = `${position}Help`;
         this.on(helpEvent, (context) => {
           let helpStr;
-          if (typeof text2 === "function") {
-            helpStr = text2({ error: context.error, command: context.command });
+          if (typeof text === "function") {
+            helpStr = text({ error: context.error, command: context.command });
           } else {
-            helpStr = text2;
+            helpStr = text;
           }
           if (helpStr) {
             context.write(`${helpStr}
@@ -4429,14 +4429,14 @@ var require_foldFlowLines = __commonJS({
     var FOLD_FLOW = "flow";
     var FOLD_BLOCK = "block";
     var FOLD_QUOTED = "quoted";
-    function foldFlowLines(text2, indent, mode = "flow", { indentAtStart, lineWidth = 80, minContentWidth = 20, onFold, onOverflow } = {}) {
+    function foldFlowLines(text, indent, mode = "flow", { indentAtStart, lineWidth = 80, minContentWidth = 20, onFold, onOverflow } = {}) {
       if (!lineWidth || lineWidth < 0)
-        return text2;
+        return text;
       if (lineWidth < minContentWidth)
         minContentWidth = 0;
       const endStep = Math.max(1 + minContentWidth, 1 + lineWidth - indent.length);
-      if (text2.length <= endStep)
-        return text2;
+      if (text.length <= endStep)
+        return text;
       const folds = [];
       const escapedFolds = {};
       let end = lineWidth - indent.length;
@@ -4453,14 +4453,14 @@ var require_foldFlowLines = __commonJS({
       let escStart = -1;
       let escEnd = -1;
       if (mode === FOLD_BLOCK) {
-        i = consumeMoreIndentedLines(text2, i, indent.length);
+        i = consumeMoreIndentedLines(text, i, indent.length);
         if (i !== -1)
           end = i + endStep;
       }
-      for (let ch; ch = text2[i += 1]; ) {
+      for (let ch; ch = text[i += 1]; ) {
         if (mode === FOLD_QUOTED && ch === "\\") {
           escStart = i;
-          switch (text2[i + 1]) {
+          switch (text[i + 1]) {
             case "x":
               i += 3;
               break;
@@ -4477,12 +4477,12 @@ var require_foldFlowLines = __commonJS({
         }
         if (ch === "\n") {
           if (mode === FOLD_BLOCK)
-            i = consumeMoreIndentedLines(text2, i, indent.length);
+            i = consumeMoreIndentedLines(text, i, indent.length);
           end = i + indent.length + endStep;
           split = void 0;
         } else {
           if (ch === " " && prev && prev !== " " && prev !== "\n" && prev !== "	") {
-            const next = text2[i + 1];
+            const next = text[i + 1];
             if (next && next !== " " && next !== "\n" && next !== "	")
               split = i;
           }
@@ -4494,12 +4494,12 @@ var require_foldFlowLines = __commonJS({
             } else if (mode === FOLD_QUOTED) {
               while (prev === " " || prev === "	") {
                 prev = ch;
-                ch = text2[i += 1];
+                ch = text[i += 1];
                 overflow = true;
               }
               const j = i > escEnd + 1 ? i - 2 : escStart - 1;
               if (escapedFolds[j])
-                return text2;
+                return text;
               folds.push(j);
               escapedFolds[j] = true;
               end = j + endStep;
@@ -4514,39 +4514,39 @@ var require_foldFlowLines = __commonJS({
       if (overflow && onOverflow)
         onOverflow();
       if (folds.length === 0)
-        return text2;
+        return text;
       if (onFold)
         onFold();
-      let res = text2.slice(0, folds[0]);
+      let res = text.slice(0, folds[0]);
       for (let i2 = 0; i2 < folds.length; ++i2) {
         const fold = folds[i2];
-        const end2 = folds[i2 + 1] || text2.length;
+        const end2 = folds[i2 + 1] || text.length;
         if (fold === 0)
           res = `
-${indent}${text2.slice(0, end2)}`;
+${indent}${text.slice(0, end2)}`;
         else {
           if (mode === FOLD_QUOTED && escapedFolds[fold])
-            res += `${text2[fold]}\\`;
+            res += `${text[fold]}\\`;
           res += `
-${indent}${text2.slice(fold + 1, end2)}`;
+${indent}${text.slice(fold + 1, end2)}`;
         }
       }
       return res;
     }
-    function consumeMoreIndentedLines(text2, i, indent) {
+    function consumeMoreIndentedLines(text, i, indent) {
       let end = i;
       let start = i + 1;
-      let ch = text2[start];
+      let ch = text[start];
       while (ch === " " || ch === "	") {
         if (i < start + indent) {
-          ch = text2[++i];
+          ch = text[++i];
         } else {
           do {
-            ch = text2[++i];
+            ch = text[++i];
           } while (ch && ch !== "\n");
           end = i;
           start = i + 1;
-          ch = text2[start];
+          ch = text[start];
         }
       }
       return end;
@@ -11670,10 +11670,10 @@ var require_truncate = __commonJS({
   "node_modules/semver/functions/truncate.js"(exports, module) {
     "use strict";
     var parse6 = require_parse();
-    var constants6 = require_constants();
+    var constants7 = require_constants();
     var SemVer = require_semver();
     var truncate = (version, truncation, options) => {
-      if (!constants6.RELEASE_TYPES.includes(truncation)) {
+      if (!constants7.RELEASE_TYPES.includes(truncation)) {
         return null;
       }
       const clonedVersion = cloneInputVersion(version, options);
@@ -12913,7 +12913,7 @@ var require_semver2 = __commonJS({
   "node_modules/semver/index.js"(exports, module) {
     "use strict";
     var internalRe = require_re();
-    var constants6 = require_constants();
+    var constants7 = require_constants();
     var SemVer = require_semver();
     var identifiers = require_identifiers();
     var parse6 = require_parse();
@@ -12997,8 +12997,8 @@ var require_semver2 = __commonJS({
       re: internalRe.re,
       src: internalRe.src,
       tokens: internalRe.t,
-      SEMVER_SPEC_VERSION: constants6.SEMVER_SPEC_VERSION,
-      RELEASE_TYPES: constants6.RELEASE_TYPES,
+      SEMVER_SPEC_VERSION: constants7.SEMVER_SPEC_VERSION,
+      RELEASE_TYPES: constants7.RELEASE_TYPES,
       compareIdentifiers: identifiers.compareIdentifiers,
       rcompareIdentifiers: identifiers.rcompareIdentifiers
     };
@@ -15130,9 +15130,9 @@ var require_dispatcher_base = __commonJS({
       }
       close(callback) {
         if (callback === void 0) {
-          return new Promise((resolve6, reject) => {
+          return new Promise((resolve7, reject) => {
             this.close((err, data) => {
-              return err ? reject(err) : resolve6(data);
+              return err ? reject(err) : resolve7(data);
             });
           });
         }
@@ -15170,12 +15170,12 @@ var require_dispatcher_base = __commonJS({
           err = null;
         }
         if (callback === void 0) {
-          return new Promise((resolve6, reject) => {
+          return new Promise((resolve7, reject) => {
             this.destroy(err, (err2, data) => {
               return err2 ? (
                 /* istanbul ignore next: should never error */
                 reject(err2)
-              ) : resolve6(data);
+              ) : resolve7(data);
             });
           });
         }
@@ -17442,8 +17442,8 @@ var require_util2 = __commonJS({
     function createDeferredPromise() {
       let res;
       let rej;
-      const promise = new Promise((resolve6, reject) => {
-        res = resolve6;
+      const promise = new Promise((resolve7, reject) => {
+        res = resolve7;
         rej = reject;
       });
       return { promise, resolve: res, reject: rej };
@@ -18755,7 +18755,7 @@ var require_client_h1 = __commonJS({
       kResume,
       kHTTPContext
     } = require_symbols();
-    var constants6 = require_constants3();
+    var constants7 = require_constants3();
     var EMPTY_BUF = Buffer.alloc(0);
     var FastBuffer = Buffer[Symbol.species];
     var addListener = util.addListener;
@@ -18830,7 +18830,7 @@ var require_client_h1 = __commonJS({
       constructor(client, socket, { exports: exports2 }) {
         assert(Number.isFinite(client[kMaxHeadersSize]) && client[kMaxHeadersSize] > 0);
         this.llhttp = exports2;
-        this.ptr = this.llhttp.llhttp_alloc(constants6.TYPE.RESPONSE);
+        this.ptr = this.llhttp.llhttp_alloc(constants7.TYPE.RESPONSE);
         this.client = client;
         this.socket = socket;
         this.timeout = null;
@@ -18925,11 +18925,11 @@ var require_client_h1 = __commonJS({
             currentBufferRef = null;
           }
           const offset = llhttp.llhttp_get_error_pos(this.ptr) - currentBufferPtr;
-          if (ret !== constants6.ERROR.OK) {
+          if (ret !== constants7.ERROR.OK) {
             const body = data.subarray(offset);
-            if (ret === constants6.ERROR.PAUSED_UPGRADE) {
+            if (ret === constants7.ERROR.PAUSED_UPGRADE) {
               this.onUpgrade(body);
-            } else if (ret === constants6.ERROR.PAUSED) {
+            } else if (ret === constants7.ERROR.PAUSED) {
               this.paused = true;
               socket.unshift(body);
             } else {
@@ -18952,10 +18952,10 @@ var require_client_h1 = __commonJS({
         } finally {
           currentParser = null;
         }
-        if (ret === constants6.ERROR.OK) {
+        if (ret === constants7.ERROR.OK) {
           return null;
         }
-        if (ret === constants6.ERROR.PAUSED || ret === constants6.ERROR.PAUSED_UPGRADE) {
+        if (ret === constants7.ERROR.PAUSED || ret === constants7.ERROR.PAUSED_UPGRADE) {
           this.paused = true;
           return null;
         }
@@ -18972,7 +18972,7 @@ var require_client_h1 = __commonJS({
           const len = new Uint8Array(llhttp.memory.buffer, ptr).indexOf(0);
           message = "Response does not match the HTTP/1.1 protocol (" + Buffer.from(llhttp.memory.buffer, ptr, len).toString() + ")";
         }
-        return new HTTPParserError(message, constants6.ERROR[ret], data);
+        return new HTTPParserError(message, constants7.ERROR[ret], data);
       }
       destroy() {
         assert(this.ptr != null);
@@ -19152,7 +19152,7 @@ var require_client_h1 = __commonJS({
           socket[kBlocking] = false;
           client[kResume]();
         }
-        return pause2 ? constants6.ERROR.PAUSED : 0;
+        return pause2 ? constants7.ERROR.PAUSED : 0;
       }
       onBody(buf) {
         const { client, socket, statusCode, maxResponseSize } = this;
@@ -19174,7 +19174,7 @@ var require_client_h1 = __commonJS({
         }
         this.bytesRead += buf.length;
         if (request.onData(buf) === false) {
-          return constants6.ERROR.PAUSED;
+          return constants7.ERROR.PAUSED;
         }
       }
       onMessageComplete() {
@@ -19210,13 +19210,13 @@ var require_client_h1 = __commonJS({
         if (socket[kWriting]) {
           assert(client[kRunning] === 0);
           util.destroy(socket, new InformationalError("reset"));
-          return constants6.ERROR.PAUSED;
+          return constants7.ERROR.PAUSED;
         } else if (!shouldKeepAlive) {
           util.destroy(socket, new InformationalError("reset"));
-          return constants6.ERROR.PAUSED;
+          return constants7.ERROR.PAUSED;
         } else if (socket[kReset] && client[kRunning] === 0) {
           util.destroy(socket, new InformationalError("reset"));
-          return constants6.ERROR.PAUSED;
+          return constants7.ERROR.PAUSED;
         } else if (client[kPipelining] == null || client[kPipelining] === 1) {
           setImmediate(() => client[kResume]());
         } else {
@@ -19694,12 +19694,12 @@ upgrade: ${upgrade2}\r
           cb();
         }
       }
-      const waitForDrain = () => new Promise((resolve6, reject) => {
+      const waitForDrain = () => new Promise((resolve7, reject) => {
         assert(callback === null);
         if (socket[kError]) {
           reject(socket[kError]);
         } else {
-          callback = resolve6;
+          callback = resolve7;
         }
       });
       socket.on("close", onDrain).on("drain", onDrain);
@@ -20369,12 +20369,12 @@ var require_client_h2 = __commonJS({
           cb();
         }
       }
-      const waitForDrain = () => new Promise((resolve6, reject) => {
+      const waitForDrain = () => new Promise((resolve7, reject) => {
         assert(callback === null);
         if (socket[kError]) {
           reject(socket[kError]);
         } else {
-          callback = resolve6;
+          callback = resolve7;
         }
       });
       h2stream.on("close", onDrain).on("drain", onDrain);
@@ -20853,16 +20853,16 @@ var require_client = __commonJS({
         return this[kNeedDrain] < 2;
       }
       async [kClose]() {
-        return new Promise((resolve6) => {
+        return new Promise((resolve7) => {
           if (this[kSize]) {
-            this[kClosedResolve] = resolve6;
+            this[kClosedResolve] = resolve7;
           } else {
-            resolve6(null);
+            resolve7(null);
           }
         });
       }
       async [kDestroy](err) {
-        return new Promise((resolve6) => {
+        return new Promise((resolve7) => {
           const requests = this[kQueue].splice(this[kPendingIdx]);
           for (let i = 0; i < requests.length; i++) {
             const request = requests[i];
@@ -20873,7 +20873,7 @@ var require_client = __commonJS({
               this[kClosedResolve]();
               this[kClosedResolve] = null;
             }
-            resolve6(null);
+            resolve7(null);
           };
           if (this[kHTTPContext]) {
             this[kHTTPContext].destroy(err, callback);
@@ -20924,7 +20924,7 @@ var require_client = __commonJS({
         });
       }
       try {
-        const socket = await new Promise((resolve6, reject) => {
+        const socket = await new Promise((resolve7, reject) => {
           client[kConnector]({
             host,
             hostname,
@@ -20936,7 +20936,7 @@ var require_client = __commonJS({
             if (err) {
               reject(err);
             } else {
-              resolve6(socket2);
+              resolve7(socket2);
             }
           });
         });
@@ -21272,8 +21272,8 @@ var require_pool_base = __commonJS({
         if (this[kQueue].isEmpty()) {
           await Promise.all(this[kClients].map((c) => c.close()));
         } else {
-          await new Promise((resolve6) => {
-            this[kClosedResolve] = resolve6;
+          await new Promise((resolve7) => {
+            this[kClosedResolve] = resolve7;
           });
         }
       }
@@ -22542,7 +22542,7 @@ var require_readable = __commonJS({
         if (this._readableState.closeEmitted) {
           return null;
         }
-        return await new Promise((resolve6, reject) => {
+        return await new Promise((resolve7, reject) => {
           if (this[kContentLength] > limit) {
             this.destroy(new AbortError());
           }
@@ -22555,7 +22555,7 @@ var require_readable = __commonJS({
             if (signal?.aborted) {
               reject(signal.reason ?? new AbortError());
             } else {
-              resolve6(null);
+              resolve7(null);
             }
           }).on("error", noop).on("data", function(chunk) {
             limit -= chunk.length;
@@ -22574,7 +22574,7 @@ var require_readable = __commonJS({
     }
     async function consume(stream, type) {
       assert(!stream[kConsume]);
-      return new Promise((resolve6, reject) => {
+      return new Promise((resolve7, reject) => {
         if (isUnusable(stream)) {
           const rState = stream._readableState;
           if (rState.destroyed && rState.closeEmitted === false) {
@@ -22591,7 +22591,7 @@ var require_readable = __commonJS({
             stream[kConsume] = {
               type,
               stream,
-              resolve: resolve6,
+              resolve: resolve7,
               reject,
               length: 0,
               body: []
@@ -22661,18 +22661,18 @@ var require_readable = __commonJS({
       return buffer;
     }
     function consumeEnd(consume2) {
-      const { type, body, resolve: resolve6, stream, length } = consume2;
+      const { type, body, resolve: resolve7, stream, length } = consume2;
       try {
         if (type === "text") {
-          resolve6(chunksDecode(body, length));
+          resolve7(chunksDecode(body, length));
         } else if (type === "json") {
-          resolve6(JSON.parse(chunksDecode(body, length)));
+          resolve7(JSON.parse(chunksDecode(body, length)));
         } else if (type === "arrayBuffer") {
-          resolve6(chunksConcat(body, length).buffer);
+          resolve7(chunksConcat(body, length).buffer);
         } else if (type === "blob") {
-          resolve6(new Blob(body, { type: stream[kContentType] }));
+          resolve7(new Blob(body, { type: stream[kContentType] }));
         } else if (type === "bytes") {
-          resolve6(chunksConcat(body, length));
+          resolve7(chunksConcat(body, length));
         }
         consumeFinish(consume2);
       } catch (err) {
@@ -22929,9 +22929,9 @@ var require_api_request = __commonJS({
     };
     function request(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve6, reject) => {
+        return new Promise((resolve7, reject) => {
           request.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve6(data);
+            return err ? reject(err) : resolve7(data);
           });
         });
       }
@@ -23154,9 +23154,9 @@ var require_api_stream = __commonJS({
     };
     function stream(opts, factory, callback) {
       if (callback === void 0) {
-        return new Promise((resolve6, reject) => {
+        return new Promise((resolve7, reject) => {
           stream.call(this, opts, factory, (err, data) => {
-            return err ? reject(err) : resolve6(data);
+            return err ? reject(err) : resolve7(data);
           });
         });
       }
@@ -23441,9 +23441,9 @@ var require_api_upgrade = __commonJS({
     };
     function upgrade2(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve6, reject) => {
+        return new Promise((resolve7, reject) => {
           upgrade2.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve6(data);
+            return err ? reject(err) : resolve7(data);
           });
         });
       }
@@ -23535,9 +23535,9 @@ var require_api_connect = __commonJS({
     };
     function connect(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve6, reject) => {
+        return new Promise((resolve7, reject) => {
           connect.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve6(data);
+            return err ? reject(err) : resolve7(data);
           });
         });
       }
@@ -27400,7 +27400,7 @@ var require_fetch = __commonJS({
       function dispatch({ body }) {
         const url = requestCurrentURL(request);
         const agent = fetchParams.controller.dispatcher;
-        return new Promise((resolve6, reject) => agent.dispatch(
+        return new Promise((resolve7, reject) => agent.dispatch(
           {
             path: url.pathname + url.search,
             origin: url.origin,
@@ -27476,7 +27476,7 @@ var require_fetch = __commonJS({
               }
               this.body = new Readable({ read: resume });
               const onError = this.onError.bind(this);
-              resolve6({
+              resolve7({
                 status,
                 statusText,
                 headersList,
@@ -27519,7 +27519,7 @@ var require_fetch = __commonJS({
               for (let i = 0; i < rawHeaders.length; i += 2) {
                 headersList.append(bufferToLowerCasedHeaderName(rawHeaders[i]), rawHeaders[i + 1].toString("latin1"), true);
               }
-              resolve6({
+              resolve7({
                 status,
                 statusText: STATUS_CODES[status],
                 headersList,
@@ -31260,8 +31260,8 @@ var require_util8 = __commonJS({
       return true;
     }
     function delay(ms) {
-      return new Promise((resolve6) => {
-        setTimeout(resolve6, ms).unref();
+      return new Promise((resolve7) => {
+        setTimeout(resolve7, ms).unref();
       });
     }
     module.exports = {
@@ -33363,8 +33363,8 @@ var require_streamx = __commonJS({
             return this;
           },
           next() {
-            return new Promise(function(resolve6, reject) {
-              promiseResolve = resolve6;
+            return new Promise(function(resolve7, reject) {
+              promiseResolve = resolve7;
               promiseReject = reject;
               const data = stream.read();
               if (data !== null) ondata(data);
@@ -33397,11 +33397,11 @@ var require_streamx = __commonJS({
         }
         function destroy(err) {
           stream.destroy(err);
-          return new Promise((resolve6, reject) => {
-            if (stream._duplexState & DESTROYED) return resolve6({ value: void 0, done: true });
+          return new Promise((resolve7, reject) => {
+            if (stream._duplexState & DESTROYED) return resolve7({ value: void 0, done: true });
             stream.once("close", function() {
               if (err) reject(err);
-              else resolve6({ value: void 0, done: true });
+              else resolve7({ value: void 0, done: true });
             });
           });
         }
@@ -33445,8 +33445,8 @@ var require_streamx = __commonJS({
         const writes = pending + (ws._duplexState & WRITE_WRITING ? 1 : 0);
         if (writes === 0) return Promise.resolve(true);
         if (state.drains === null) state.drains = [];
-        return new Promise((resolve6) => {
-          state.drains.push({ writes, resolve: resolve6 });
+        return new Promise((resolve7) => {
+          state.drains.push({ writes, resolve: resolve7 });
         });
       }
       write(data) {
@@ -33551,10 +33551,10 @@ var require_streamx = __commonJS({
       cb(null);
     }
     function pipelinePromise(...streams) {
-      return new Promise((resolve6, reject) => {
+      return new Promise((resolve7, reject) => {
         return pipeline8(...streams, (err) => {
           if (err) return reject(err);
-          resolve6();
+          resolve7();
         });
       });
     }
@@ -34224,16 +34224,16 @@ var require_extract = __commonJS({
           entryCallback = null;
           cb(err);
         }
-        function onnext(resolve6, reject) {
+        function onnext(resolve7, reject) {
           if (error) {
             return reject(error);
           }
           if (entryStream) {
-            resolve6({ value: entryStream, done: false });
+            resolve7({ value: entryStream, done: false });
             entryStream = null;
             return;
           }
-          promiseResolve = resolve6;
+          promiseResolve = resolve7;
           promiseReject = reject;
           consumeCallback(null);
           if (extract2._finished && promiseResolve) {
@@ -34261,11 +34261,11 @@ var require_extract = __commonJS({
         function destroy(err) {
           extract2.destroy(err);
           consumeCallback(err);
-          return new Promise((resolve6, reject) => {
-            if (extract2.destroyed) return resolve6({ value: void 0, done: true });
+          return new Promise((resolve7, reject) => {
+            if (extract2.destroyed) return resolve7({ value: void 0, done: true });
             extract2.once("close", function() {
               if (err) reject(err);
-              else resolve6({ value: void 0, done: true });
+              else resolve7({ value: void 0, done: true });
             });
           });
         }
@@ -34286,7 +34286,7 @@ var require_extract = __commonJS({
 // node_modules/tar-stream/constants.js
 var require_constants7 = __commonJS({
   "node_modules/tar-stream/constants.js"(exports, module) {
-    var constants6 = {
+    var constants7 = {
       // just for envs without fs
       S_IFMT: 61440,
       S_IFDIR: 16384,
@@ -34296,9 +34296,9 @@ var require_constants7 = __commonJS({
       S_IFLNK: 40960
     };
     try {
-      module.exports = __require("fs").constants || constants6;
+      module.exports = __require("fs").constants || constants7;
     } catch {
-      module.exports = constants6;
+      module.exports = constants7;
     }
   }
 });
@@ -34308,7 +34308,7 @@ var require_pack = __commonJS({
   "node_modules/tar-stream/pack.js"(exports, module) {
     var { Readable, Writable: Writable2, getStreamError } = require_streamx();
     var b4a = require_b4a();
-    var constants6 = require_constants7();
+    var constants7 = require_constants7();
     var headers = require_headers2();
     var DMODE = 493;
     var FMODE = 420;
@@ -34511,16 +34511,16 @@ var require_pack = __commonJS({
       return new Pack(opts);
     };
     function modeToType(mode) {
-      switch (mode & constants6.S_IFMT) {
-        case constants6.S_IFBLK:
+      switch (mode & constants7.S_IFMT) {
+        case constants7.S_IFBLK:
           return "block-device";
-        case constants6.S_IFCHR:
+        case constants7.S_IFCHR:
           return "character-device";
-        case constants6.S_IFDIR:
+        case constants7.S_IFDIR:
           return "directory";
-        case constants6.S_IFIFO:
+        case constants7.S_IFIFO:
           return "fifo";
-        case constants6.S_IFLNK:
+        case constants7.S_IFLNK:
           return "symlink";
       }
       return "file";
@@ -40090,8 +40090,8 @@ var require_protocol = __commonJS({
       get supportsVulnerabilities() {
         return this.#supportsVulnerabilities;
       }
-      supportsVulnerabilityRatingMethod(rm8) {
-        return this.#vulnerabilityRatingMethods.has(rm8);
+      supportsVulnerabilityRatingMethod(rm9) {
+        return this.#vulnerabilityRatingMethods.has(rm9);
       }
       get supportsComponentEvidence() {
         return this.#supportsComponentEvidence;
@@ -41682,9 +41682,9 @@ var require_packageurl_js = __commonJS({
 });
 
 // src/entry/cli.ts
-import { readFile as readFile8 } from "node:fs/promises";
+import { readFile as readFile9 } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
-import { basename as basename3, join as join19, resolve as resolve5 } from "node:path";
+import { basename as basename3, join as join20, resolve as resolve6 } from "node:path";
 
 // node_modules/commander/esm.mjs
 var import_index = __toESM(require_commander(), 1);
@@ -41773,7 +41773,7 @@ var package_default = {
 
 // src/build.ts
 import { mkdir as mkdir8 } from "node:fs/promises";
-import { join as join17 } from "node:path";
+import { join as join18 } from "node:path";
 
 // src/acquire.ts
 import { chmod, copyFile, readFile, stat, writeFile } from "node:fs/promises";
@@ -41805,7 +41805,7 @@ async function mapConcurrently(iterable, mapper, {
     const cleanup = () => {
       signal?.removeEventListener("abort", signalListener);
     };
-    const resolve6 = (value) => {
+    const resolve7 = (value) => {
       resolve_(value);
       cleanup();
     };
@@ -41855,10 +41855,10 @@ async function mapConcurrently(iterable, mapper, {
       }
       const lastIndex = Math.min(doneIndex, result.length);
       if (lastIndex === result.length && skippedCount === 0) {
-        resolve6(result);
+        resolve7(result);
         return;
       }
-      resolve6(result.slice(0, lastIndex).filter((value) => value !== pMapSkip));
+      resolve7(result.slice(0, lastIndex).filter((value) => value !== pMapSkip));
     };
     const next = async () => {
       if (isResolved || currentIndex >= doneIndex) {
@@ -42029,12 +42029,12 @@ function machineOf(arch3) {
 function platformOf(arch3) {
   return `linux/${arch3}`;
 }
-function parseArch(text2) {
-  const wanted = text2.trim().toLowerCase();
+function parseArch(text) {
+  const wanted = text.trim().toLowerCase();
   if (wanted === "amd64" || wanted === MACHINES.amd64) return "amd64";
   if (wanted === "arm64" || wanted === MACHINES.arm64) return "arm64";
   throw new Failure(
-    `arch: ${JSON.stringify(text2)} is no architecture that CloudStack nodes run`,
+    `arch: ${JSON.stringify(text)} is no architecture that CloudStack nodes run`,
     "Set arch to amd64 (x86_64) or arm64 (aarch64)."
   );
 }
@@ -42114,15 +42114,15 @@ async function sha256OfFile(path5, signal) {
 }
 
 // src/iso/units.ts
-function nodeUnit(text2, name, url) {
-  const isUnit = /^\[Service\]\s*$/m.test(text2) && /^ExecStart=.*\/usr\/bin\/kubelet\b/m.test(text2);
+function nodeUnit(text, name, url) {
+  const isUnit = /^\[Service\]\s*$/m.test(text) && /^ExecStart=.*\/usr\/bin\/kubelet\b/m.test(text);
   if (!isUnit) {
     throw new Failure(
-      `${url} is no ${name}: ${text2.trim() === "" ? "it is empty" : `it starts with ${JSON.stringify(text2.slice(0, 60))}`}, without [Service] and an ExecStart of /usr/bin/kubelet`,
+      `${url} is no ${name}: ${text.trim() === "" ? "it is empty" : `it starts with ${JSON.stringify(text.slice(0, 60))}`}, without [Service] and an ExecStart of /usr/bin/kubelet`,
       "Open that URL: it has moved, or a mirror or proxy answers with a page of its own (input mirrors)."
     );
   }
-  return text2.replaceAll("/usr/bin", "/opt/bin");
+  return text.replaceAll("/usr/bin", "/opt/bin");
 }
 
 // src/images/reference.ts
@@ -42134,12 +42134,12 @@ var TAG = /^\w[\w.-]{0,127}$/;
 var DIGEST = /^sha256:[a-f0-9]{64}$/;
 var IDENTIFIER = /^[a-f0-9]{64}$/;
 var LONGEST_REPOSITORY = 255;
-function tryReference(text2) {
-  if (IDENTIFIER.test(text2)) return void 0;
-  const at2 = text2.indexOf("@");
-  const digest = at2 < 0 ? void 0 : text2.slice(at2 + 1);
+function tryReference(text) {
+  if (IDENTIFIER.test(text)) return void 0;
+  const at2 = text.indexOf("@");
+  const digest = at2 < 0 ? void 0 : text.slice(at2 + 1);
   if (digest !== void 0 && !DIGEST.test(digest)) return void 0;
-  const named3 = at2 < 0 ? text2 : text2.slice(0, at2);
+  const named3 = at2 < 0 ? text : text.slice(0, at2);
   const colon = named3.indexOf(":", named3.lastIndexOf("/") + 1);
   const tag = colon < 0 ? void 0 : named3.slice(colon + 1);
   if (tag !== void 0 && !TAG.test(tag)) return void 0;
@@ -42153,11 +42153,11 @@ function tryReference(text2) {
     ...digest !== void 0 ? { digest } : {}
   };
 }
-function parseReference(text2, where) {
-  const reference = tryReference(text2);
+function parseReference(text, where) {
+  const reference = tryReference(text);
   if (reference === void 0) {
     throw new Failure(
-      `${JSON.stringify(text2)} in ${where} is no image reference`,
+      `${JSON.stringify(text)} in ${where} is no image reference`,
       "An image reference reads [registry/]path[:tag][@sha256:digest]; correct it there, or choose another version of that source."
     );
   }
@@ -42190,26 +42190,47 @@ function hasFixedVersion(reference) {
   return reference.digest !== void 0 || /\d/.test(reference.tag ?? "");
 }
 
+// src/plan/plan.ts
+var MANIFEST_PATHS = {
+  network: "network.yaml",
+  dashboard: "dashboard.yaml",
+  autoscaler: "autoscaler.yaml",
+  ccm: "provider.yaml",
+  csi: "manifest.yaml",
+  "snapshot-crds": "snapshot-crds.yaml"
+};
+var VERSION_NAMES = [
+  "kubernetes",
+  "cni-plugins",
+  "crictl",
+  "etcd",
+  "autoscaler",
+  "ccm",
+  "csi",
+  "network",
+  "dashboard"
+];
+
 // src/request/version.ts
 var import_semver = __toESM(require_semver2(), 1);
 var MINOR = /^(0|[1-9]\d*)\.(0|[1-9]\d*)$/;
-function parseVersion(input, text2) {
-  const version = withoutV(text2);
+function parseVersion(input, text) {
+  const version = withoutV(text);
   const parsed = (0, import_semver.parse)(version);
   if (parsed === null || parsed.version !== version) {
     throw new Failure(
-      `${input}: ${JSON.stringify(text2)} is no version`,
+      `${input}: ${JSON.stringify(text)} is no version`,
       `Set ${input} to a version such as 1.2.3 or v1.2.3.`
     );
   }
   return version;
 }
-function parseKubernetesVersion(text2) {
-  const version = withoutV(text2.trim().replace(/^refs\/tags\//, ""));
+function parseKubernetesVersion(text) {
+  const version = withoutV(text.trim().replace(/^refs\/tags\//, ""));
   if (MINOR.test(version)) return { kind: "minor", minor: version };
   if ((0, import_semver.parse)(version)?.version === version) return { kind: "exact", version };
   throw new Failure(
-    `kubernetes-version: ${JSON.stringify(text2)} is no Kubernetes version`,
+    `kubernetes-version: ${JSON.stringify(text)} is no Kubernetes version`,
     "Set kubernetes-version to a release such as 1.33.13, or to a minor such as 1.33 for its newest patch."
   );
 }
@@ -42221,8 +42242,8 @@ function compareMinors(a, b) {
   const [majorB = 0, minorB = 0] = b.split(".").map(Number);
   return majorA - majorB || minorA - minorB;
 }
-function withoutV(text2) {
-  return text2.trim().replace(/^v/i, "");
+function withoutV(text) {
+  return text.trim().replace(/^v/i, "");
 }
 
 // src/plan/urls.ts
@@ -42316,11 +42337,36 @@ var DEFAULTS = {
   containerd: "2.2.9"
 };
 
+// src/request/lock.ts
+function lockedSettings({ record }) {
+  const { versions, platform: platform3, cloudstack } = record;
+  const settings = {
+    "kubernetes-version": versions.kubernetes,
+    "cni-version": versions["cni-plugins"],
+    "crictl-version": versions.crictl,
+    "autoscaler-version": versions.autoscaler,
+    "ccm-version": versions.ccm,
+    "csi-version": versions.csi,
+    "etcd-version": versions.etcd,
+    network: versions.network,
+    dashboard: versions.dashboard,
+    arch: platform3.replace(/^linux\//, ""),
+    "cloudstack-version": cloudstack
+  };
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== void 0));
+}
+function notAsLocked(what, found, locked2) {
+  return new Failure(
+    `${what} has changed: it is ${found} now, and the lock says ${locked2}`,
+    "The ISO of the lock cannot be built from it. Find out who changed it; name a mirror that kept it in mirrors, or leave lock empty to build with what is there now."
+  );
+}
+
 // src/request/mirrors.ts
 var HOST = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?$/i;
-function parseMirrors(text2) {
+function parseMirrors(text) {
   const mirrors = [];
-  for (const [index, raw] of text2.split(/\r?\n/).entries()) {
+  for (const [index, raw] of text.split(/\r?\n/).entries()) {
     const line = raw.replace(/(^|\s)#.*$/, "").trim();
     if (line === "") continue;
     const bad = (why) => new Failure(
@@ -42355,11 +42401,11 @@ function registryMirrors(mirrors) {
 function isPrefix(prefix, url) {
   return url.startsWith(prefix) && (url.length === prefix.length || "/?".includes(url.charAt(prefix.length)));
 }
-function isUrl(text2, protocols) {
-  return URL.canParse(text2) && protocols.includes(new URL(text2).protocol);
+function isUrl(text, protocols) {
+  return URL.canParse(text) && protocols.includes(new URL(text).protocol);
 }
-function hasUser(text2) {
-  return /:\/\/[^/\s]*@/.test(text2);
+function hasUser(text) {
+  return /:\/\/[^/\s]*@/.test(text);
 }
 function withoutSlash(url) {
   return url.replace(/\/+$/, "");
@@ -42434,8 +42480,18 @@ var BUILD_SETTINGS = [
   },
   {
     name: "cloudstack-version",
-    description: "CloudStack release that will use the ISO; decides how the dashboard is laid out.",
+    description: "CloudStack release that will use the ISO; decides how the dashboard is laid out and what the ISO is checked for.",
     default: DEFAULTS.cloudstack
+  },
+  {
+    name: "lock",
+    description: "versions.txt of an earlier build, or its ISO, as a path or URL: that ISO is built again, byte for byte, and anything that has changed since is refused. What it says stands for the inputs left empty.",
+    default: ""
+  },
+  {
+    name: "verify",
+    description: "Whether to look at the finished ISO as a node will, and keep it only when it is sound: true or false.",
+    default: "true"
   },
   {
     name: "mirrors",
@@ -42443,6 +42499,15 @@ var BUILD_SETTINGS = [
     default: ""
   }
 ];
+
+// src/request/switch.ts
+function parseSwitch(text, name) {
+  if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true";
+  throw new Failure(
+    `${name}: ${JSON.stringify(text)} is neither true nor false`,
+    `Set ${name} to true or false.`
+  );
+}
 
 // src/request/request.ts
 var ADD_ON_VERSIONS = {
@@ -42454,38 +42519,39 @@ var ADD_ON_VERSIONS = {
 var FIRST_WITH_HEADLAMP = 23;
 var BUILD_NAME = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}$/;
 function parseRequest(values, context) {
-  const set = {
-    ...values,
-    "kubernetes-version": settingOf(values, "kubernetes-version") || (context.tag ?? "")
-  };
+  const { cwd, tag = "", lock } = context;
+  const instead = lock === void 0 ? { "kubernetes-version": tag } : lockedSettings(lock);
+  const textOf2 = (name) => values[name]?.trim() || instead[name] || defaultOf(name);
   const problems = [];
   const read = (name, parse6) => {
-    const text2 = settingOf(set, name);
+    const text = textOf2(name);
     try {
-      return text2 === "" ? void 0 : parse6(text2);
+      return text === "" ? void 0 : parse6(text);
     } catch (thrown) {
       if (!(thrown instanceof Failure)) throw thrown;
       problems.push(thrown);
       return void 0;
     }
   };
-  const version = (name) => read(name, (text2) => parseVersion(name, text2));
+  const version = (name) => read(name, (text) => parseVersion(name, text));
   const kubernetes = read("kubernetes-version", parseKubernetesVersion);
-  if (settingOf(set, "kubernetes-version") === "") problems.push(noKubernetesVersion());
+  if (textOf2("kubernetes-version") === "") problems.push(noKubernetesVersion());
   const cloudstack = read("cloudstack-version", parseCloudStack) ?? DEFAULTS.cloudstack;
   const request = {
-    network: read("network", (text2) => parseManifest("network", text2, ["calico", "flannel"], context.cwd)),
+    network: read("network", (text) => parseManifest("network", text, ["calico", "flannel"], cwd)),
     dashboard: read(
       "dashboard",
-      (text2) => text2 === "none" ? { kind: "none" } : parseManifest("dashboard", text2, ["kubernetes-dashboard", "headlamp"], context.cwd)
+      (text) => text === "none" ? { kind: "none" } : parseManifest("dashboard", text, ["kubernetes-dashboard", "headlamp"], cwd)
     ) ?? addOn(appliesHeadlamp(cloudstack) ? "headlamp" : "kubernetes-dashboard"),
     arch: read("arch", parseArch),
     ccm: version("ccm-version"),
     csi: version("csi-version"),
     extraImages: read("extra-images", parseExtraImages) ?? [],
-    outputDir: read("output-dir", (text2) => parseOutputDir(text2, context.cwd)),
+    outputDir: read("output-dir", (text) => parseOutputDir(text, cwd)),
     cloudstack,
     mirrors: read("mirrors", parseMirrors) ?? [],
+    verify: read("verify", (text) => parseSwitch(text, "verify")) ?? true,
+    ...optional("lock", lock),
     ...optional("cni", version("cni-version")),
     ...optional("crictl", version("crictl-version")),
     ...optional("autoscaler", version("autoscaler-version")),
@@ -42504,9 +42570,8 @@ function appliesHeadlamp(cloudstack) {
   const [major = 0, minor = 0] = cloudstack.split(".").map(Number);
   return major > 4 || major === 4 && minor >= FIRST_WITH_HEADLAMP;
 }
-function settingOf(values, name) {
-  const text2 = values[name]?.trim() ?? "";
-  return text2 === "" ? BUILD_SETTINGS.find((setting) => setting.name === name)?.default ?? "" : text2;
+function defaultOf(wanted) {
+  return BUILD_SETTINGS.find(({ name }) => name === wanted)?.default ?? "";
 }
 function noKubernetesVersion() {
   return new Failure(
@@ -42517,64 +42582,64 @@ function noKubernetesVersion() {
 function addOn(name, version = ADD_ON_VERSIONS[name]) {
   return { kind: "add-on", name, version };
 }
-function parseManifest(input, text2, names, cwd) {
-  if (hasUser(text2)) {
+function parseManifest(input, text, names, cwd) {
+  if (hasUser(text)) {
     throw new Failure(
       `${input}: the URL holds a user or password (not shown here)`,
       `Download the manifest in a step before, and set ${input} to the path of the file.`
     );
   }
-  if (new RegExp("\\p{Cc}", "u").test(text2)) {
+  if (new RegExp("\\p{Cc}", "u").test(text)) {
     throw new Failure(
-      `${input}: ${JSON.stringify(text2)} holds a line end or control character`,
+      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
       `Set ${input} to one URL, file or add-on.`
     );
   }
-  const at2 = text2.indexOf("@");
-  const name = names.find((candidate) => candidate === (at2 < 0 ? text2 : text2.slice(0, at2)));
+  const at2 = text.indexOf("@");
+  const name = names.find((candidate) => candidate === (at2 < 0 ? text : text.slice(0, at2)));
   if (name !== void 0) {
-    return at2 < 0 ? addOn(name) : addOn(name, parseVersion(input, text2.slice(at2 + 1)));
+    return at2 < 0 ? addOn(name) : addOn(name, parseVersion(input, text.slice(at2 + 1)));
   }
-  if (/^https?:\/\//i.test(text2) && URL.canParse(text2)) return { kind: "url", url: text2 };
-  if (/^file:\/\//i.test(text2) && URL.canParse(text2)) return { kind: "file", path: fileURLToPath(text2) };
-  if (!text2.includes("://") && (isAbsolute(text2) || /[./]/.test(text2))) {
-    return { kind: "file", path: resolve(cwd, text2) };
+  if (/^https?:\/\//i.test(text) && URL.canParse(text)) return { kind: "url", url: text };
+  if (/^file:\/\//i.test(text) && URL.canParse(text)) return { kind: "file", path: fileURLToPath(text) };
+  if (!text.includes("://") && (isAbsolute(text) || /[./]/.test(text))) {
+    return { kind: "file", path: resolve(cwd, text) };
   }
   throw new Failure(
-    `${input}: ${JSON.stringify(text2)} is neither an add-on, a URL nor a file`,
+    `${input}: ${JSON.stringify(text)} is neither an add-on, a URL nor a file`,
     `Set ${input} to one of ${names.map((known) => `${known}[@version]`).join(", ")}, to an http or https URL, or to the path of a file (./${input}.yaml).`
   );
 }
-function parseCloudStack(text2) {
-  const match = /^v?(\d+\.\d+)(\.\d+)*$/i.exec(text2);
+function parseCloudStack(text) {
+  const match = /^v?(\d+\.\d+)(\.\d+)*$/i.exec(text);
   if (match?.[1] === void 0) {
     throw new Failure(
-      `cloudstack-version: ${JSON.stringify(text2)} is no CloudStack release`,
+      `cloudstack-version: ${JSON.stringify(text)} is no CloudStack release`,
       "Set cloudstack-version to a release such as 4.22 or 4.22.1."
     );
   }
   return match[1];
 }
-function parseOutputDir(text2, cwd) {
-  if (new RegExp("\\p{Cc}", "u").test(text2)) {
+function parseOutputDir(text, cwd) {
+  if (new RegExp("\\p{Cc}", "u").test(text)) {
     throw new Failure(
-      `output-dir: ${JSON.stringify(text2)} holds a line end or control character`,
+      `output-dir: ${JSON.stringify(text)} holds a line end or control character`,
       "Set output-dir to the path of one directory."
     );
   }
-  return resolve(cwd, text2);
+  return resolve(cwd, text);
 }
-function parseBuildName(text2) {
-  if (!BUILD_NAME.test(text2)) {
+function parseBuildName(text) {
+  if (!BUILD_NAME.test(text)) {
     throw new Failure(
-      `build-name: ${JSON.stringify(text2)} cannot be the start of a file name`,
+      `build-name: ${JSON.stringify(text)} cannot be the start of a file name`,
       "Use letters, digits, dot, underscore, plus and dash, at most 200 of them."
     );
   }
-  return text2;
+  return text;
 }
-function parseExtraImages(text2) {
-  const lines = text2.split(/\r?\n/).map((line) => line.replace(/(^|\s)#.*$/, "").trim());
+function parseExtraImages(text) {
+  const lines = text.split(/\r?\n/).map((line) => line.replace(/(^|\s)#.*$/, "").trim());
   return lines.filter((line) => line !== "").map((line) => formatReference(parseReference(line, "extra-images")));
 }
 function optional(key, value) {
@@ -42636,8 +42701,8 @@ var import_yaml2 = __toESM(require_dist(), 1);
 
 // src/manifests/text.ts
 var CHOOSE_ANOTHER = "Open it and look: correct the file, or name another version or URL in the input that it comes from (network, dashboard, autoscaler-version, ccm-version or csi-version).";
-function lineAt(text2, offset) {
-  return text2.slice(0, offset).split("\n").length;
+function lineAt(text, offset) {
+  return text.slice(0, offset).split("\n").length;
 }
 var MARKER = /^---(?:\s|$)/;
 var END = /^\.\.\.(?:\s|$)/;
@@ -42650,25 +42715,25 @@ function cleanText(raw, where) {
   const notices = [];
   const repaired = (line, how) => notices.push(`${where}: line ${line}: ${how}`);
   const whole2 = splitGluedEnds(splitMarkerLines(lines, where, repaired), repaired);
-  return { text: whole2.map(({ text: text2 }) => text2).join("\n"), notices };
+  return { text: whole2.map(({ text }) => text).join("\n"), notices };
 }
 function splitMarkerLines(lines, where, repaired) {
-  return lines.flatMap((text2, index) => {
+  return lines.flatMap((text, index) => {
     const number = index + 1;
-    if (END.test(text2) && isContent(significantAfter(lines, index))) {
+    if (END.test(text) && isContent(significantAfter(lines, index))) {
       repaired(number, 'kubectl stops reading at "..."; a document marker "---" is added behind it');
       return [
-        { number, text: text2 },
+        { number, text },
         { number, text: "---" }
       ];
     }
-    if (!text2.startsWith("---")) return [{ number, text: text2 }];
-    const rest = text2.slice(3);
-    if (/^\s*(?:#|$)/.test(rest)) return [{ number, text: text2 }];
-    if (!MARKER.test(text2) && !TOP_KEY.test(rest)) {
-      throw new Failure(`${where}: line ${number}: ${quoted(text2)} is no document marker`, CHOOSE_ANOTHER);
+    if (!text.startsWith("---")) return [{ number, text }];
+    const rest = text.slice(3);
+    if (/^\s*(?:#|$)/.test(rest)) return [{ number, text }];
+    if (!MARKER.test(text) && !TOP_KEY.test(rest)) {
+      throw new Failure(`${where}: line ${number}: ${quoted(text)} is no document marker`, CHOOSE_ANOTHER);
     }
-    repaired(number, `${quoted(text2)} is split into the document marker and what stands behind it`);
+    repaired(number, `${quoted(text)} is split into the document marker and what stands behind it`);
     return [
       { number, text: "---" },
       { number, text: rest.trimStart() }
@@ -42676,13 +42741,13 @@ function splitMarkerLines(lines, where, repaired) {
   });
 }
 function splitGluedEnds(lines, repaired) {
-  const texts = lines.map(({ text: text2 }) => text2);
-  if (!texts.some((text2) => GLUED.test(text2))) return lines;
+  const texts = lines.map(({ text }) => text);
+  if (!texts.some((text) => GLUED.test(text))) return lines;
   let start = 0;
   return lines.flatMap((line, index) => {
     if (MARKER.test(line.text)) start = index + 1;
     if (!GLUED.test(line.text) || !TOP_KEY.test(significantAfter(texts, index))) return [line];
-    const marker = texts.findIndex((text2, at2) => at2 > index && MARKER.test(text2));
+    const marker = texts.findIndex((text, at2) => at2 > index && MARKER.test(text));
     const before = texts.slice(start, index + 1);
     const after = texts.slice(index + 1, marker < 0 ? void 0 : marker);
     if (!isObject(before) || !isObject(after)) return [line];
@@ -42711,8 +42776,8 @@ function isContent(line) {
   return line !== "" && !MARKER.test(line) && !END.test(line) && !line.startsWith("%");
 }
 function quoted(line) {
-  const text2 = line.trim();
-  return JSON.stringify(text2.length > 80 ? `${text2.slice(0, 77)}...` : text2);
+  const text = line.trim();
+  return JSON.stringify(text.length > 80 ? `${text.slice(0, 77)}...` : text);
 }
 
 // src/manifests/objects.ts
@@ -42738,11 +42803,11 @@ function unfold(manifest, node, what, list2) {
     { apiVersion, kind, name: read("metadata", "name"), namespace: read("metadata", "namespace"), node }
   ];
 }
-function notAnObject({ where, text: text2 }, node, what) {
+function notAnObject({ where, text }, node, what) {
   const start = offsetOf(node);
-  const [line = ""] = text2.slice(start).split("\n", 1);
+  const [line = ""] = text.slice(start).split("\n", 1);
   return new Failure(
-    `${where}: ${what}, line ${lineAt(text2, start)}: no Kubernetes object, apiVersion and kind are missing; it begins ${JSON.stringify(line.slice(0, 80))}`,
+    `${where}: ${what}, line ${lineAt(text, start)}: no Kubernetes object, apiVersion and kind are missing; it begins ${JSON.stringify(line.slice(0, 80))}`,
     CHOOSE_ANOTHER
   );
 }
@@ -42838,9 +42903,9 @@ function parseManifest2(raw, where) {
       CHOOSE_ANOTHER
     );
   }
-  const { text: text2, notices } = cleanText(raw, where);
+  const { text, notices } = cleanText(raw, where);
   const lineCounter = new import_yaml4.LineCounter();
-  const documents = (0, import_yaml4.parseAllDocuments)(text2, {
+  const documents = (0, import_yaml4.parseAllDocuments)(text, {
     merge: true,
     uniqueKeys: false,
     prettyErrors: false,
@@ -42862,11 +42927,11 @@ function parseManifest2(raw, where) {
       }
     });
   }
-  const objects = objectsOf({ where, text: text2, documents, aliases }).length;
+  const objects = objectsOf({ where, text, documents, aliases }).length;
   if (objects === 0) {
     throw new Failure(`${where} holds no Kubernetes object, it is empty or all comments`, CHOOSE_ANOTHER);
   }
-  return { where, text: text2, documents, aliases, objects, notices, warnings };
+  return { where, text, documents, aliases, objects, notices, warnings };
 }
 function isTaken(error) {
   return error.code === "MISSING_CHAR" && error.message.startsWith("Comments must be separated");
@@ -42874,22 +42939,22 @@ function isTaken(error) {
 function messageOf(error) {
   return error.code === "RESOURCE_EXHAUSTION" ? "this is nested too deeply to be read" : error.message;
 }
-function beginning(text2) {
-  return JSON.stringify(text2.trim().slice(0, 60));
+function beginning(text) {
+  return JSON.stringify(text.trim().slice(0, 60));
 }
 
 // src/manifests/splice.ts
 function rewritten(manifest, splices, added2 = 0) {
   const unique = new Map(splices.map((splice) => [`${splice.start}-${splice.end}:${splice.text}`, splice]));
-  const { where, text: text2, notices, documents, objects } = manifest;
+  const { where, text, notices, documents, objects } = manifest;
   let edited = "";
   let done = 0;
   for (const { start, end, text: piece } of [...unique.values()].toSorted((a, b) => a.start - b.start)) {
     if (start < done) throw editFailure(where, "two changes overlap");
-    edited += text2.slice(done, start) + piece;
+    edited += text.slice(done, start) + piece;
     done = end;
   }
-  const next = parseManifest2(edited + text2.slice(done), where);
+  const next = parseManifest2(edited + text.slice(done), where);
   if (next.documents.length !== documents.length + added2 || next.objects !== objects + added2) {
     throw editFailure(
       where,
@@ -42904,7 +42969,7 @@ function editFailure(where, why) {
     "Write this part of the manifest in a plainer form, and report it: cks-iso should have managed."
   );
 }
-function setValue(text2, { key, value }, to) {
+function setValue(text, { key, value }, to) {
   const [, keyEnd] = key.range ?? [0, 0];
   if (!(0, import_yaml5.isNode)(value)) return { start: keyEnd, end: keyEnd, text: `: ${plain(to)}` };
   const [start, end] = value.range ?? [0, 0];
@@ -42916,18 +42981,18 @@ function setValue(text2, { key, value }, to) {
       return { start, end, text: `'${to.replaceAll("'", "''")}'` };
     case "BLOCK_FOLDED":
     case "BLOCK_LITERAL":
-      return { ...blockContent(text2, start, end), text: to };
+      return { ...blockContent(text, start, end), text: to };
     default:
-      return start === end ? afterColon(text2, keyEnd, to) : { start, end, text: plain(to) };
+      return start === end ? afterColon(text, keyEnd, to) : { start, end, text: plain(to) };
   }
 }
-function afterColon(text2, keyEnd, to) {
-  const start = text2.indexOf(":", keyEnd) + 1;
+function afterColon(text, keyEnd, to) {
+  const start = text.indexOf(":", keyEnd) + 1;
   return { start, end: start, text: ` ${plain(to)}` };
 }
-function blockContent(text2, start, end) {
-  const header = text2.indexOf("\n", start) + 1;
-  const content = text2.slice(header, end);
+function blockContent(text, start, end) {
+  const header = text.indexOf("\n", start) + 1;
+  const content = text.slice(header, end);
   return { start: header + content.search(/\S/), end: header + content.trimEnd().length };
 }
 var PLAIN = /^[a-z][\w.-]*[:/@][\w./:@-]*\w$|^IfNotPresent$/i;
@@ -42940,7 +43005,7 @@ var PLACEHOLDERS = ["<cluster-id>", "<min>", "<max>"];
 var ROLE = "cluster-autoscaler-cks-iso";
 function withAutoscalerPermissions(manifest) {
   const { name, namespace } = serviceAccountOf(manifest);
-  const { text: text2 } = manifest;
+  const { text } = manifest;
   const documents = `---
 # Added by cks-iso: what this autoscaler release reads beyond the roles above.
 apiVersion: rbac.authorization.k8s.io/v1
@@ -42968,17 +43033,17 @@ subjects:
     name: ${JSON.stringify(name)}
     namespace: ${JSON.stringify(namespace)}
 `;
-  const end = text2.length;
+  const end = text.length;
   return rewritten(
     manifest,
-    [{ start: end, end, text: text2.endsWith("\n") ? documents : `
+    [{ start: end, end, text: text.endsWith("\n") ? documents : `
 ${documents}` }],
     2
   );
 }
 function requireAutoscalerPlaceholders(manifest) {
-  const values = objectsOf(manifest).flatMap(({ node }) => stringsIn(node).map(({ text: text2 }) => text2));
-  const missing = PLACEHOLDERS.filter((placeholder) => !values.some((text2) => text2.includes(placeholder)));
+  const values = objectsOf(manifest).flatMap(({ node }) => stringsIn(node).map(({ text }) => text));
+  const missing = PLACEHOLDERS.filter((placeholder) => !values.some((text) => text.includes(placeholder)));
   if (missing.length === 0) return;
   throw new Failure(
     `${manifest.where} lacks ${missing.join(", ")}: CloudStack fills these in when it deploys the autoscaler`,
@@ -43084,21 +43149,21 @@ function policySplices(manifest) {
     return tryReference(reference)?.tag === "latest" ? [addedPolicy(manifest.text, holder)] : [];
   });
 }
-function addedPolicy(text2, { map, policyKey, image }) {
+function addedPolicy(text, { map, policyKey, image }) {
   if (!map.items.some(({ key }) => key === image.key)) {
     const start = offsetOf(map);
     return map.flow === true ? insertion(start + 1, `${policyKey}: ${POLICY}, `) : insertion(start, `${policyKey}: ${POLICY}
-${" ".repeat(columnOf(text2, start))}`);
+${" ".repeat(columnOf(text, start))}`);
   }
   const keyStart = offsetOf(image.key);
-  const valueEnd = endOf(text2, image.value);
+  const valueEnd = endOf(text, image.value);
   if (map.flow !== true) {
-    const lineEnd = text2.indexOf("\n", valueEnd);
-    const indent = " ".repeat(columnOf(text2, keyStart));
-    return insertion(lineEnd < 0 ? text2.length : lineEnd, `
+    const lineEnd = text.indexOf("\n", valueEnd);
+    const indent = " ".repeat(columnOf(text, keyStart));
+    return insertion(lineEnd < 0 ? text.length : lineEnd, `
 ${indent}${policyKey}: ${POLICY}`);
   }
-  const before = beforeOnLine(text2, keyStart);
+  const before = beforeOnLine(text, keyStart);
   const separator = /^\s*$/.test(before) ? `,
 ${before}` : ", ";
   const isJson = image.key.type === "QUOTE_DOUBLE";
@@ -43107,18 +43172,18 @@ ${before}` : ", ";
     `${separator}${isJson ? `"${policyKey}": "${POLICY}"` : `${policyKey}: ${POLICY}`}`
   );
 }
-function insertion(start, text2) {
-  return { start, end: start, text: text2 };
+function insertion(start, text) {
+  return { start, end: start, text };
 }
-function columnOf(text2, keyStart) {
-  return /^ *(?:- +)*/.exec(beforeOnLine(text2, keyStart))?.[0].length ?? 0;
+function columnOf(text, keyStart) {
+  return /^ *(?:- +)*/.exec(beforeOnLine(text, keyStart))?.[0].length ?? 0;
 }
-function beforeOnLine(text2, offset) {
-  return text2.slice(text2.lastIndexOf("\n", offset - 1) + 1, offset);
+function beforeOnLine(text, offset) {
+  return text.slice(text.lastIndexOf("\n", offset - 1) + 1, offset);
 }
-function endOf(text2, node) {
+function endOf(text, node) {
   const [start, end] = (0, import_yaml6.isNode)(node) && node.range || [0, 0];
-  return start + text2.slice(start, end).trimEnd().length;
+  return start + text.slice(start, end).trimEnd().length;
 }
 
 // src/manifests/mentions.ts
@@ -43130,8 +43195,8 @@ function mentionedImages(manifest) {
   const mentions = [];
   for (const object of objectsOf(manifest)) {
     if (object.kind === "CustomResourceDefinition") continue;
-    for (const { path: path5, text: text2, node } of stringsIn(object.node)) {
-      for (const reference of candidates(path5.at(-1) ?? "", text2)) {
+    for (const { path: path5, text, node } of stringsIn(object.node)) {
+      for (const reference of candidates(path5.at(-1) ?? "", text)) {
         if (seen.has(normalised(reference))) continue;
         seen.add(normalised(reference));
         const how = `${nameOf(object)} ${path5.join(".").replaceAll(".[", "[")}`;
@@ -43142,25 +43207,25 @@ function mentionedImages(manifest) {
   return mentions;
 }
 function candidates(key, value) {
-  const text2 = value.trim();
-  if (text2.includes("\n")) {
-    return [...text2.matchAll(IMAGE_LINE)].map(([, , , image = ""]) => image).filter(isExact);
+  const text = value.trim();
+  if (text.includes("\n")) {
+    return [...text.matchAll(IMAGE_LINE)].map(([, , , image = ""]) => image).filter(isExact);
   }
-  if (key === "image" && isExact(text2)) return [text2];
-  const behindFlag = text2.slice(text2.indexOf("=") + 1);
-  return [text2, behindFlag].filter(isExactOnRegistry).slice(0, 1);
+  if (key === "image" && isExact(text)) return [text];
+  const behindFlag = text.slice(text.indexOf("=") + 1);
+  return [text, behindFlag].filter(isExactOnRegistry).slice(0, 1);
 }
-function isExact(text2) {
-  return explicit(text2) !== void 0;
+function isExact(text) {
+  return explicit(text) !== void 0;
 }
-function isExactOnRegistry(text2) {
-  const reference = explicit(text2);
-  if (reference === void 0 || !text2.startsWith(`${reference.domain}/`)) return false;
+function isExactOnRegistry(text) {
+  const reference = explicit(text);
+  if (reference === void 0 || !text.startsWith(`${reference.domain}/`)) return false;
   return REGISTRY.test(reference.domain) && !TAINT_EFFECT.test(reference.tag ?? "");
 }
-function explicit(text2) {
-  const reference = tryReference(text2);
-  const isWritten = reference?.digest !== void 0 || text2.endsWith(`:${reference?.tag}`);
+function explicit(text) {
+  const reference = tryReference(text);
+  const isWritten = reference?.digest !== void 0 || text.endsWith(`:${reference?.tag}`);
   return isWritten ? reference : void 0;
 }
 function normalised(reference) {
@@ -43182,15 +43247,8 @@ function isOperator({ object, reference }) {
 }
 
 // src/manifests/prepare.ts
-var PATHS = {
-  network: "network.yaml",
-  autoscaler: "autoscaler.yaml",
-  ccm: "provider.yaml",
-  csi: "manifest.yaml",
-  "snapshot-crds": "snapshot-crds.yaml"
-};
-function prepareManifest(role, text2, source, plan, log2) {
-  const original = parseManifest2(text2, source);
+function prepareManifest(role, text, source, plan, log2) {
+  const original = parseManifest2(text, source);
   for (const notice of original.notices) log2.notice(notice);
   for (const { message, line } of original.warnings) log2.warning(message, { file: source, line });
   const isHeadlamp = role === "dashboard" && holdsHeadlamp(original);
@@ -43215,8 +43273,8 @@ function pinned(role, manifest, plan, isHeadlamp) {
 }
 function headlampPin(dashboard) {
   const version = /(?:^headlamp@|\/v)(\d+\.\d+\.\d+)(?:\/|$)/.exec(dashboard)?.[1];
-  return (text2) => {
-    const reference = tryReference(text2);
+  return (text) => {
+    const reference = tryReference(text);
     if (version === void 0 || reference === void 0 || lastPathPart(reference) !== "headlamp")
       return void 0;
     return hasFixedVersion(reference) ? void 0 : formatReference({ ...reference, tag: `v${version}` });
@@ -43226,33 +43284,33 @@ function holdsHeadlamp(manifest) {
   return namesImage(manifest, "headlamp");
 }
 function holdsDashboard(manifest) {
-  return imagesOf(manifest).some((text2) => {
-    const reference = tryReference(text2);
+  return imagesOf(manifest).some((text) => {
+    const reference = tryReference(text);
     return reference !== void 0 && /dashboard/.test(reference.path);
   });
 }
 function namesImage(manifest, name) {
-  return imagesOf(manifest).some((text2) => {
-    const reference = tryReference(text2);
+  return imagesOf(manifest).some((text) => {
+    const reference = tryReference(text);
     return reference !== void 0 && lastPathPart(reference) === name;
   });
 }
 function pathsOf(role, isHeadlamp) {
-  if (role !== "dashboard") return [PATHS[role]];
-  return isHeadlamp ? ["headlamp.yaml", "dashboard.yaml"] : ["dashboard.yaml"];
+  const path5 = MANIFEST_PATHS[role];
+  return isHeadlamp ? ["headlamp.yaml", path5] : [path5];
 }
 function warnOfMovingImages(manifest, source, log2) {
-  for (const { reference: text2, line } of imageUses(manifest)) {
-    const reference = tryReference(text2);
+  for (const { reference: text, line } of imageUses(manifest)) {
+    const reference = tryReference(text);
     if (reference === void 0) {
       throw new Failure(
-        `${source}, line ${line}: ${JSON.stringify(text2)} is no image reference`,
+        `${source}, line ${line}: ${JSON.stringify(text)} is no image reference`,
         "Correct the manifest, or choose another version of it: a node cannot pull that image."
       );
     }
     if (!hasFixedVersion(reference)) {
       log2.warning(
-        `${text2} in ${source} names no fixed version: the ISO gets what it points at now (its digest is in versions.txt), another build may get another.`,
+        `${text} in ${source} names no fixed version: the ISO gets what it points at now (its digest is in versions.txt), another build may get another.`,
         { file: source, line }
       );
     }
@@ -43338,7 +43396,6 @@ async function acquireFile(planned, path5, { downloads, log: log2 }) {
   try {
     if (!(await stat(source.path)).isFile()) throw new Error("it is no regular file");
     await copyFile(source.path, path5);
-    return { path: path5, url: `file:${source.path}`, sha256: sha256Of(await readFile(path5)) };
   } catch (thrown) {
     throw new Failure(
       `Cannot read ${what}: ${source.path}: ${hasCode(thrown, "ENOENT") ? "there is no such file" : reasonOf(thrown)}`,
@@ -43346,11 +43403,17 @@ async function acquireFile(planned, path5, { downloads, log: log2 }) {
       { cause: thrown }
     );
   }
+  const { name, lockedSha256 } = source;
+  const sha256 = sha256Of(await readFile(path5));
+  if (lockedSha256 !== void 0 && lockedSha256 !== sha256) {
+    throw notAsLocked(`${what}: ${source.path}`, `SHA-256 ${sha256}`, lockedSha256);
+  }
+  return { path: path5, url: name, sha256 };
 }
-async function storeText(text2, paths, from, { workspace }) {
+async function storeText(text, paths, from, { workspace }) {
   const source = join(workspace.dir, `text-${paths[0]}`);
-  await writeFile(source, text2);
-  const sha256 = sha256Of(text2);
+  await writeFile(source, text);
+  const sha256 = sha256Of(text);
   const edited = sha256 === from.sha256 ? {} : { sourceSha256: from.sha256 };
   return paths.map((path5) => ({
     file: { path: path5, source },
@@ -43462,11 +43525,11 @@ var tunnel = __toESM(require_tunnel2(), 1);
 var import_undici = __toESM(require_undici(), 1);
 var __awaiter = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve6) {
-      resolve6(value);
+    return value instanceof P ? value : new P(function(resolve7) {
+      resolve7(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve6, reject) {
+  return new (P || (P = Promise))(function(resolve7, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -43482,7 +43545,7 @@ var __awaiter = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve7(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -43555,26 +43618,26 @@ var HttpClientResponse = class {
   }
   readBody() {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve6) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve7) => __awaiter(this, void 0, void 0, function* () {
         let output = Buffer.alloc(0);
         this.message.on("data", (chunk) => {
           output = Buffer.concat([output, chunk]);
         });
         this.message.on("end", () => {
-          resolve6(output.toString());
+          resolve7(output.toString());
         });
       }));
     });
   }
   readBodyBuffer() {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve6) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve7) => __awaiter(this, void 0, void 0, function* () {
         const chunks = [];
         this.message.on("data", (chunk) => {
           chunks.push(chunk);
         });
         this.message.on("end", () => {
-          resolve6(Buffer.concat(chunks));
+          resolve7(Buffer.concat(chunks));
         });
       }));
     });
@@ -43777,14 +43840,14 @@ var HttpClient = class {
    */
   requestRaw(info2, data) {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve6, reject) => {
+      return new Promise((resolve7, reject) => {
         function callbackForResult(err, res) {
           if (err) {
             reject(err);
           } else if (!res) {
             reject(new Error("Unknown error"));
           } else {
-            resolve6(res);
+            resolve7(res);
           }
         }
         this.requestRawWithCallback(info2, data, callbackForResult);
@@ -44028,12 +44091,12 @@ var HttpClient = class {
     return __awaiter(this, void 0, void 0, function* () {
       retryNumber = Math.min(ExponentialBackoffCeiling, retryNumber);
       const ms = ExponentialBackoffTimeSlice * Math.pow(2, retryNumber);
-      return new Promise((resolve6) => setTimeout(() => resolve6(), ms));
+      return new Promise((resolve7) => setTimeout(() => resolve7(), ms));
     });
   }
   _processResponse(res, options) {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve6, reject) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve7, reject) => __awaiter(this, void 0, void 0, function* () {
         const statusCode = res.message.statusCode || 0;
         const response = {
           statusCode,
@@ -44041,7 +44104,7 @@ var HttpClient = class {
           headers: {}
         };
         if (statusCode === HttpCodes.NotFound) {
-          resolve6(response);
+          resolve7(response);
         }
         function dateTimeDeserializer(key, value) {
           if (typeof value === "string") {
@@ -44080,7 +44143,7 @@ var HttpClient = class {
           err.result = response.result;
           reject(err);
         } else {
-          resolve6(response);
+          resolve7(response);
         }
       }));
     });
@@ -44151,11 +44214,11 @@ import { EOL as EOL2 } from "os";
 import { constants, promises } from "fs";
 var __awaiter2 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve6) {
-      resolve6(value);
+    return value instanceof P ? value : new P(function(resolve7) {
+      resolve7(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve6, reject) {
+  return new (P || (P = Promise))(function(resolve7, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -44171,7 +44234,7 @@ var __awaiter2 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve7(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -44281,8 +44344,8 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addRaw(text2, addEOL = false) {
-    this._buffer += text2;
+  addRaw(text, addEOL = false) {
+    this._buffer += text;
     return addEOL ? this.addEOL() : this;
   }
   /**
@@ -44378,10 +44441,10 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addHeading(text2, level) {
+  addHeading(text, level) {
     const tag = `h${level}`;
     const allowedTag = ["h1", "h2", "h3", "h4", "h5", "h6"].includes(tag) ? tag : "h1";
-    const element = this.wrap(allowedTag, text2);
+    const element = this.wrap(allowedTag, text);
     return this.addRaw(element).addEOL();
   }
   /**
@@ -44410,9 +44473,9 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addQuote(text2, cite) {
+  addQuote(text, cite) {
     const attrs = Object.assign({}, cite && { cite });
-    const element = this.wrap("blockquote", text2, attrs);
+    const element = this.wrap("blockquote", text, attrs);
     return this.addRaw(element).addEOL();
   }
   /**
@@ -44423,8 +44486,8 @@ var Summary = class {
    *
    * @returns {Summary} summary instance
    */
-  addLink(text2, href) {
-    const element = this.wrap("a", text2, { href });
+  addLink(text, href) {
+    const element = this.wrap("a", text, { href });
     return this.addRaw(element).addEOL();
   }
 };
@@ -44451,11 +44514,11 @@ import * as fs from "fs";
 import * as path from "path";
 var __awaiter3 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve6) {
-      resolve6(value);
+    return value instanceof P ? value : new P(function(resolve7) {
+      resolve7(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve6, reject) {
+  return new (P || (P = Promise))(function(resolve7, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -44471,7 +44534,7 @@ var __awaiter3 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve7(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -44584,11 +44647,11 @@ function isUnixExecutable(stats) {
 // node_modules/@actions/io/lib/io.js
 var __awaiter4 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve6) {
-      resolve6(value);
+    return value instanceof P ? value : new P(function(resolve7) {
+      resolve7(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve6, reject) {
+  return new (P || (P = Promise))(function(resolve7, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -44604,7 +44667,7 @@ var __awaiter4 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve7(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -44774,11 +44837,11 @@ function copyFile3(srcFile, destFile, force) {
 import { setTimeout as setTimeout2 } from "timers";
 var __awaiter5 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve6) {
-      resolve6(value);
+    return value instanceof P ? value : new P(function(resolve7) {
+      resolve7(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve6, reject) {
+  return new (P || (P = Promise))(function(resolve7, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -44794,7 +44857,7 @@ var __awaiter5 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve7(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -45013,7 +45076,7 @@ var ToolRunner = class extends events.EventEmitter {
         this.toolPath = path3.resolve(process.cwd(), this.options.cwd || process.cwd(), this.toolPath);
       }
       this.toolPath = yield which(this.toolPath, true);
-      return new Promise((resolve6, reject) => __awaiter5(this, void 0, void 0, function* () {
+      return new Promise((resolve7, reject) => __awaiter5(this, void 0, void 0, function* () {
         this._debug(`exec tool: ${this.toolPath}`);
         this._debug("arguments:");
         for (const arg of this.args) {
@@ -45096,7 +45159,7 @@ var ToolRunner = class extends events.EventEmitter {
           if (error) {
             reject(error);
           } else {
-            resolve6(exitCode);
+            resolve7(exitCode);
           }
         });
         if (this.options.input) {
@@ -45219,11 +45282,11 @@ var ExecState = class _ExecState extends events.EventEmitter {
 // node_modules/@actions/exec/lib/exec.js
 var __awaiter6 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve6) {
-      resolve6(value);
+    return value instanceof P ? value : new P(function(resolve7) {
+      resolve7(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve6, reject) {
+  return new (P || (P = Promise))(function(resolve7, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -45239,7 +45302,7 @@ var __awaiter6 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve7(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -45320,11 +45383,11 @@ var semver2 = __toESM(require_semver2(), 1);
 import { ok as ok2 } from "assert";
 var __awaiter7 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve6) {
-      resolve6(value);
+    return value instanceof P ? value : new P(function(resolve7) {
+      resolve7(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve6, reject) {
+  return new (P || (P = Promise))(function(resolve7, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -45340,7 +45403,7 @@ var __awaiter7 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve6(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve7(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -45528,15 +45591,15 @@ function _getTempDirectory() {
 }
 
 // src/request/epoch.ts
-function parseEpoch(text2) {
-  if (text2 === void 0 || text2.trim() === "") return {};
-  if (!isUsableEpoch(Number(text2.trim())) || !/^\d+$/.test(text2.trim())) {
+function parseEpoch(text) {
+  if (text === void 0 || text.trim() === "") return {};
+  if (!isUsableEpoch(Number(text.trim())) || !/^\d+$/.test(text.trim())) {
     throw new Failure(
-      `SOURCE_DATE_EPOCH: ${JSON.stringify(text2)} is no time`,
+      `SOURCE_DATE_EPOCH: ${JSON.stringify(text)} is no time`,
       "Set it to whole seconds since 1970, between 1 and the year 2100, or do not set it."
     );
   }
-  return { epoch: Number(text2.trim()) };
+  return { epoch: Number(text.trim()) };
 }
 function isUsableEpoch(seconds) {
   return Number.isInteger(seconds) && seconds >= 1 && seconds < 4102444800;
@@ -45572,16 +45635,16 @@ import { posix } from "node:path";
 var SHA256 = /^[0-9a-f]{64}$/i;
 var GNU = /^([0-9a-f]{64})[ \t]+\*?(.+)$/i;
 var BSD = /^SHA256 ?\((.+)\) ?= ?([0-9a-f]{64})$/i;
-function publishedSha256(text2, checksumUrl, fileUrl) {
+function publishedSha256(text, checksumUrl, fileUrl) {
   const name = posix.basename(new URL(fileUrl).pathname);
-  const lines = text2.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
+  const lines = text.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
   const [only] = lines;
   if (lines.length === 1 && only !== void 0 && SHA256.test(only)) return only.toLowerCase();
   const hashes = new Set(lines.map(readNamed).flatMap((entry) => entry?.name === name ? [entry.hash] : []));
   const [hash] = hashes;
   if (hash === void 0 || hashes.size > 1) {
     throw new Failure(
-      `The checksum file ${checksumUrl} holds ${hash === void 0 ? "no SHA-256 of" : "different SHA-256s for"} ${name}; it starts with ${JSON.stringify(text2.slice(0, 80))}`,
+      `The checksum file ${checksumUrl} holds ${hash === void 0 ? "no SHA-256 of" : "different SHA-256s for"} ${name}; it starts with ${JSON.stringify(text.slice(0, 80))}`,
       "Open that URL: a proxy or a mirror may answer with a page of its own. Nothing unverified goes onto the ISO."
     );
   }
@@ -45697,15 +45760,17 @@ var Downloads = class {
   async #candidate(request, candidate, path5) {
     const part = `${path5}.part`;
     try {
-      const { checksumUrl } = candidate;
-      const checksum = checksumUrl === void 0 ? Promise.resolve(void 0) : this.#checksum(request, candidate.url, checksumUrl, path5);
-      const [downloaded, published] = await together([
+      const { checksumUrl, lockedSha256 } = candidate;
+      const checksum = lockedSha256 !== void 0 || checksumUrl === void 0 ? Promise.resolve(lockedSha256) : this.#checksum(request, candidate.url, checksumUrl, path5);
+      const [downloaded, expected] = await together([
         this.#cachedBytes(request, candidate.url, part, checksum),
         checksum
       ]);
-      if (published !== void 0 && published !== downloaded.sha256) {
+      if (expected !== void 0 && expected !== downloaded.sha256) {
+        const [found, what] = [`SHA-256 ${downloaded.sha256}`, `${request.what}: ${candidate.url}`];
+        if (lockedSha256 !== void 0) throw notAsLocked(what, found, lockedSha256);
         throw new Failure(
-          `${request.what}: ${candidate.url} has SHA-256 ${downloaded.sha256}, but ${checksumUrl} says ${published}`,
+          `${what} has ${found}, but ${checksumUrl} says ${expected}`,
           `Run again; if it stays, the file or its mirror was altered: choose another ${request.input} and tell its publisher.`
         );
       }
@@ -45718,7 +45783,7 @@ var Downloads = class {
       throw thrown;
     }
   }
-  /** As #bytes; by way of the cache, where there is one and the publisher gives a checksum to trust it by. */
+  /** As #bytes; by way of the cache, where there is one and a checksum to trust it by. */
   async #cachedBytes(request, url, part, checksum) {
     const cache = this.#cache;
     const sha256 = cache === void 0 ? void 0 : await checksum.catch(() => void 0);
@@ -45739,8 +45804,8 @@ var Downloads = class {
   }
   async #checksum(request, fileUrl, checksumUrl, path5) {
     const what = `the published checksum of ${request.what}`;
-    const { text: text2 } = await this.text({ ...request, what, candidates: [{ url: checksumUrl }] }, `${path5}.sum`);
-    return publishedSha256(text2, checksumUrl, fileUrl);
+    const { text } = await this.text({ ...request, what, candidates: [{ url: checksumUrl }] }, `${path5}.sum`);
+    return publishedSha256(text, checksumUrl, fileUrl);
   }
   async #bytes(request, url, part) {
     const from = mirroredUrl(this.#mirrors, url);
@@ -46020,15 +46085,15 @@ async function versionOf(programs, program3) {
   return readVersion(program3, stdout);
 }
 function readVersion(program3, output) {
-  const [, text2, major, minor] = /\sv?((\d+)\.(\d+)\.\d+\S*)/.exec(output) ?? [];
+  const [, text, major, minor] = /\sv?((\d+)\.(\d+)\.\d+\S*)/.exec(output) ?? [];
   const known = major === "2" || major === "1" && Number(minor) >= 6;
-  if (text2 === void 0 || !known) {
+  if (text === void 0 || !known) {
     throw new Failure(
       `${program3} is of an unknown release: it calls itself ${JSON.stringify(output.trim().slice(0, 200))}; known are 1.6, 1.7 and 2.x`,
       NEXT
     );
   }
-  return { major: Number(major), text: text2 };
+  return { major: Number(major), text };
 }
 
 // src/images/kubeadm.ts
@@ -46053,7 +46118,7 @@ async function kubeadmImages(programs, kubeadm, version, log2) {
 }
 function readKubeadmImages(stdout, version, log2) {
   const references = [];
-  for (const line of stdout.split(/\r?\n/).map((text2) => text2.trim())) {
+  for (const line of stdout.split(/\r?\n/).map((text) => text.trim())) {
     const reference = tryReference(line);
     if (reference !== void 0 && formatReference(reference) === line) references.push(reference);
     else if (line !== "") log2.info(`kubeadm: ${line}`);
@@ -46142,8 +46207,8 @@ function layoutIndex(names, { mediaType, digest, size }) {
   };
 }
 async function addBytes(archive, name, bytes) {
-  await new Promise((resolve6, reject) => {
-    archive.entry({ ...HEADER, name }, bytes, (error) => error ? reject(error) : resolve6());
+  await new Promise((resolve7, reject) => {
+    archive.entry({ ...HEADER, name }, bytes, (error) => error ? reject(error) : resolve7());
   });
 }
 async function addFile(archive, name, { digest, size }, path5, signal) {
@@ -46285,8 +46350,8 @@ function formatFindings(findings) {
 function count(number, noun) {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
-function oneLine(text2) {
-  return text2.replace(/[\p{Cc}\u2028\u2029]+/gu, " ").trim();
+function oneLine(text) {
+  return text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ").trim();
 }
 
 // src/verify/tar.ts
@@ -47007,11 +47072,20 @@ async function pullImages(planned, options) {
   const { arch: arch3, dir, cache, containerd: containerd2, log: log2, signal } = options;
   const context = { pauses: PAUSES, ...options };
   const failures = [];
+  const began = performance.now();
   let count2 = 0;
   let bytes = 0;
   const restore = async (image, path5) => {
-    if (cache === void 0) return void 0;
+    if (cache === void 0 && image.lockedDigest === void 0) return void 0;
     const digest = image.digest ?? await resolveDigest(image, context);
+    if (image.lockedDigest !== void 0 && image.lockedDigest !== digest) {
+      throw notAsLocked(
+        `The image ${image.reference} (asked for by ${image.sources.join(", ")})`,
+        digest,
+        image.lockedDigest
+      );
+    }
+    if (cache === void 0) return void 0;
     const key = archiveKey(image, digest, arch3);
     const check = (file) => archiveProblem(file, image, digest, arch3);
     const restored = await cache.restore(key, path5, check, signal);
@@ -47030,9 +47104,12 @@ async function pullImages(planned, options) {
     const { size } = await stat7(path5);
     count2++;
     bytes += size;
-    const megabytes = Math.ceil(bytes / 1e6);
+    const megabytes = bytes / 1e6;
+    const speed = megabytes / ((performance.now() - began) / 1e3);
     const verb = restored === void 0 ? "pulled" : "restored";
-    log2.info(`${verb} ${count2} of ${planned.length}, ${megabytes} MB: ${image.reference}`);
+    log2.info(
+      `${verb} ${count2} of ${planned.length}, ${Math.ceil(megabytes)} MB, ${speed.toFixed(1)} MB/s: ${image.reference}`
+    );
     const { reference, names, fileName } = image;
     return { reference, names, digest, fileName, path: path5, size };
   };
@@ -47200,10 +47277,10 @@ function quoted2(path5) {
   return `"${path5.replaceAll('"', '\\"')}"`;
 }
 async function aborted(signal, ends) {
-  return await new Promise((resolve6) => {
-    if (signal.aborted) resolve6("cancelled");
-    signal.addEventListener("abort", () => resolve6("cancelled"), { once: true, signal: ends });
-    ends.addEventListener("abort", () => resolve6("cancelled"), { once: true });
+  return await new Promise((resolve7) => {
+    if (signal.aborted) resolve7("cancelled");
+    signal.addEventListener("abort", () => resolve7("cancelled"), { once: true, signal: ends });
+    ends.addEventListener("abort", () => resolve7("cancelled"), { once: true });
   });
 }
 function tailOf(output) {
@@ -47950,6 +48027,232 @@ function writeFailure(what, writer, exitCode, output) {
   return new Failure(`${what}: ${reason}`, ADVICE);
 }
 
+// src/record/record.ts
+var HEADING = "# cks-iso versions 1";
+var SHA2562 = /^[0-9a-f]{64}$/;
+var DIGEST2 = /^sha256:[0-9a-f]{64}$/;
+function formatRecord(record) {
+  const byPath = (items) => items.toSorted((a, b) => a.path < b.path ? -1 : 1);
+  const lines = [
+    HEADING,
+    `platform ${record.platform}`,
+    `cloudstack ${record.cloudstack}`,
+    `epoch ${record.epoch}`,
+    ...VERSION_NAMES.flatMap((name) => {
+      const version = record.versions[name];
+      return version === void 0 ? [] : [`version ${name} ${encode(version)}`];
+    }),
+    ...byPath(record.files).map(
+      (file) => [
+        "file",
+        encode(file.path),
+        `sha256:${file.sha256}`,
+        encode(file.source),
+        ...file.sourceSha256 === void 0 ? [] : [`sha256:${file.sourceSha256}`]
+      ].join(" ")
+    ),
+    ...byPath(record.images).map((image) => `image ${image.reference} ${image.digest} ${encode(image.path)}`)
+  ];
+  return `${lines.join("\n")}
+`;
+}
+function parseRecord(text, where) {
+  const [heading, ...lines] = text.replace(/\n$/, "").split("\n");
+  if (heading !== HEADING) {
+    throw new Failure(
+      `${where} is no versions.txt that this release reads: its first line is ${JSON.stringify((heading ?? "").slice(0, 80))}`,
+      `The first line has to be ${JSON.stringify(HEADING)}.`
+    );
+  }
+  let platform3;
+  let cloudstack;
+  let epoch;
+  const versions = {};
+  const files = [];
+  const images = [];
+  for (const [index, line] of lines.entries()) {
+    const bad = (why) => new Failure(
+      `${where}, line ${index + 2} (${JSON.stringify(line.slice(0, 200))}): ${why}`,
+      "Take the versions.txt of a build as it is; docs/versions-txt.md tells its format."
+    );
+    const [keyword, ...words] = line.split(" ");
+    const [first, second, third, fourth, ...rest] = words.map(decode);
+    if (rest.length > 0) throw bad("too many words");
+    if (keyword === "platform") {
+      if (first === void 0 || second !== void 0 || platform3 !== void 0)
+        throw bad("one platform is expected");
+      platform3 = first;
+    } else if (keyword === "cloudstack") {
+      if (first === void 0 || !/^\d+\.\d+$/.test(first) || second !== void 0 || cloudstack !== void 0) {
+        throw bad("one CloudStack release, MAJOR.MINOR, is expected");
+      }
+      cloudstack = first;
+    } else if (keyword === "epoch") {
+      if (first === void 0 || !/^\d{1,12}$/.test(first) || second !== void 0 || epoch !== void 0) {
+        throw bad("one time in seconds is expected");
+      }
+      epoch = Number(first);
+    } else if (keyword === "version") {
+      const name = VERSION_NAMES.find((known) => known === first);
+      if (name === void 0 || second === void 0 || third !== void 0 || versions[name] !== void 0) {
+        throw bad("one known name and its version are expected");
+      }
+      versions[name] = second;
+    } else if (keyword === "file") {
+      const sha256 = hashOf(second);
+      const sourceSha256 = hashOf(fourth);
+      if (!first || sha256 === void 0 || !third || fourth !== void 0 && sourceSha256 === void 0) {
+        throw bad("path, sha256, source and, for an edited file, the sha256 of its source are expected");
+      }
+      if (files.some(({ path: path5 }) => path5 === first)) throw bad(`${first} has a line already`);
+      files.push({
+        path: first,
+        sha256,
+        source: third,
+        ...sourceSha256 === void 0 ? {} : { sourceSha256 }
+      });
+    } else if (keyword === "image") {
+      if (!first || tryReference(first) === void 0 || !second || !DIGEST2.test(second) || !third || fourth) {
+        throw bad("reference, digest and path are expected");
+      }
+      if (images.some(({ path: path5 }) => path5 === third)) throw bad(`${third} has a line already`);
+      images.push({ reference: first, digest: second, path: third });
+    } else {
+      throw bad("a line starts with platform, cloudstack, epoch, version, file or image");
+    }
+  }
+  if (platform3 === void 0 || cloudstack === void 0 || epoch === void 0) {
+    const missing = platform3 === void 0 ? "platform" : cloudstack === void 0 ? "cloudstack" : "epoch";
+    throw new Failure(`${where} has no ${missing} line`, "Take the versions.txt of a build as it is.");
+  }
+  return { platform: platform3, cloudstack, epoch, versions, files, images };
+}
+function hashOf(word) {
+  const hash = word?.startsWith("sha256:") ? word.slice("sha256:".length) : void 0;
+  return hash !== void 0 && SHA2562.test(hash) ? hash : void 0;
+}
+function encode(word) {
+  return word.replace(/[%\s\p{Cc}]/gu, (character) => encodeURIComponent(character));
+}
+function decode(word) {
+  return word.replace(/(?:%[0-9A-F]{2})+/g, (escapes) => {
+    try {
+      return decodeURIComponent(escapes);
+    } catch {
+      return escapes;
+    }
+  });
+}
+
+// src/plan/lock.ts
+var MOST_LINES = 10;
+var OWN_MANIFESTS = ["network", "dashboard"];
+function lockPlan(plan, lock) {
+  const own = OWN_MANIFESTS.filter((role) => isOwnFile(role, plan, lock));
+  const names = Object.fromEntries(own.map((role) => [role, lock.record.versions[role]]));
+  const versions = { ...plan.versions, ...names };
+  requireSameChoices({ ...plan, versions }, lock);
+  const binaries = plan.binaries.map((binary) => locked(binary, binary.paths[0], lock));
+  const kubeadm = binaries.find(({ paths }) => paths[0] === "k8s/kubeadm");
+  return {
+    ...plan,
+    versions,
+    binaries,
+    hostKubeadm: plan.arch === hostArch() && kubeadm !== void 0 ? kubeadm : plan.hostKubeadm,
+    manifests: plan.manifests.map((manifest) => locked(manifest, MANIFEST_PATHS[manifest.role], lock))
+  };
+}
+function lockImages(images, lock) {
+  const problems = [];
+  const tied = images.map((image) => {
+    const recorded = lock.record.images.find(({ reference }) => reference === image.reference);
+    if (recorded === void 0) problems.push(unknownImage(image, lock));
+    else if (image.digest !== void 0 && image.digest !== recorded.digest) {
+      problems.push(notAsLocked(`The image ${image.reference}`, image.digest, recorded.digest));
+    }
+    return recorded === void 0 ? image : { ...image, lockedDigest: recorded.digest };
+  });
+  throwAll("images are not those of the lock", problems);
+  return tied;
+}
+function requireLocked(record, lock) {
+  const [then, now] = [lock.record, record].map((each) => formatRecord(each).split("\n"));
+  if (then === void 0 || now === void 0 || then.join("\n") === now.join("\n")) return;
+  const lines = [
+    ...then.filter((line) => !now.includes(line)).map((line) => `- ${line}`),
+    ...now.filter((line) => !then.includes(line)).map((line) => `+ ${line}`)
+  ];
+  const more = lines.length > MOST_LINES ? `
+\u2026 and ${lines.length - MOST_LINES} more` : "";
+  throw new Failure(
+    `What was built differs from the lock ${lock.name} (- the lock, + this build):
+${lines.slice(0, MOST_LINES).join("\n")}${more}`,
+    "Build with the release of cks-iso that the lock comes from, or leave lock empty."
+  );
+}
+function isOwnFile(role, plan, { record }) {
+  const planned = plan.manifests.find((manifest) => manifest.role === role);
+  const line = record.files.find(({ path: path5 }) => path5 === MANIFEST_PATHS[role]);
+  return planned?.source.kind === "file" && line?.source.startsWith("file:") === true;
+}
+function requireSameChoices(plan, { name, record }) {
+  const choices = [
+    ["arch", platformOf(plan.arch), record.platform],
+    ["cloudstack-version", plan.cloudstack, record.cloudstack],
+    ...VERSION_NAMES.map((each) => [INPUT_OF[each], plan.versions[each], record.versions[each]])
+  ];
+  const problems = choices.filter(([, chosen2, recorded]) => chosen2 !== recorded).map(
+    ([input, chosen2, recorded]) => new Failure(
+      `${input}: this build is for ${chosen2 ?? "none"}, and the lock ${name} for ${recorded ?? "none"}`,
+      `Leave ${input} empty to take what the lock says, or leave lock empty.`
+    )
+  );
+  throwAll("inputs contradict the lock", problems);
+}
+var INPUT_OF = {
+  kubernetes: "kubernetes-version",
+  "cni-plugins": "cni-version",
+  crictl: "crictl-version",
+  etcd: "etcd-version",
+  autoscaler: "autoscaler-version",
+  ccm: "ccm-version",
+  csi: "csi-version",
+  network: "network",
+  dashboard: "dashboard"
+};
+function locked(planned, path5, lock) {
+  const line = lock.record.files.find((file) => file.path === path5);
+  if (line === void 0) {
+    throw badLock(lock, `has no line for ${path5}, which a build of these versions has on the ISO`);
+  }
+  const { source } = planned;
+  const lockedSha256 = line.sourceSha256 ?? line.sha256;
+  if (source.kind === "text") return planned;
+  if (source.kind === "file") return { ...planned, source: { ...source, name: line.source, lockedSha256 } };
+  return {
+    ...planned,
+    input: "lock",
+    source: { kind: "url", candidates: [{ url: webAddress(line, lock), lockedSha256 }] }
+  };
+}
+function webAddress({ path: path5, source }, lock) {
+  if (URL.canParse(source) && /^https?:$/.test(new URL(source).protocol) && !hasUser(source)) return source;
+  throw badLock(lock, `does not say from which URL ${path5} came`);
+}
+function unknownImage({ reference, sources }, { name }) {
+  return new Failure(
+    `The image ${reference} (asked for by ${sources.join(", ")}) is not in the lock ${name}`,
+    "Take it out of extra-images, or leave lock empty."
+  );
+}
+function badLock({ name }, what) {
+  return new Failure(`The lock ${name} ${what}`, "Take the versions.txt of a build as it is.");
+}
+function throwAll(what, problems) {
+  const [first, ...others] = problems;
+  if (first !== void 0) throw others.length === 0 ? first : joined(what, problems);
+}
+
 // src/plan/resolve.ts
 import { join as join12 } from "node:path";
 
@@ -48015,7 +48318,7 @@ async function resolvePlan(request, context) {
       wanted.kind === "exact" ? Promise.resolve(wanted.version) : newestPatch(minor, context),
       request.cni === void 0 ? newestCni(request, context) : Promise.resolve(request.cni),
       request.crictl === void 0 ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
-      commitOfUnits(request, context)
+      request.lock === void 0 ? commitOfUnits(request, context) : Promise.resolve("as locked")
     ]
   );
   if (minorOf(autoscaler) !== minor) {
@@ -48023,7 +48326,8 @@ async function resolvePlan(request, context) {
       `autoscaler-version ${autoscaler} is for Kubernetes ${minorOf(autoscaler)}, but the ISO is for ${kubernetes}: the autoscaler is only tested with its own minor.`
     );
   }
-  return assemblePlan(request, { kubernetes, autoscaler, cni, crictl: crictl2, unitCommit }, hostArch());
+  const plan = assemblePlan(request, { kubernetes, autoscaler, cni, crictl: crictl2, unitCommit }, hostArch());
+  return request.lock === void 0 ? plan : lockPlan(plan, request.lock);
 }
 function assemblePlan(request, resolved2, host) {
   const { arch: arch3, etcd: etcd2 } = request;
@@ -48129,7 +48433,7 @@ function chosenManifest(role, request) {
 var NO_DASHBOARD = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: kubernetes-dashboard\n";
 function sourceOf(request) {
   if (request.kind === "none") return { kind: "text", text: NO_DASHBOARD };
-  if (request.kind === "file") return { kind: "file", path: request.path };
+  if (request.kind === "file") return { kind: "file", path: request.path, name: `file:${request.path}` };
   return fromUrl(
     request.kind === "url" ? [{ url: request.url }] : ADD_ON_MANIFESTS[request.name](request.version)
   );
@@ -48156,8 +48460,8 @@ async function newestPatch(minor, context) {
     input: "kubernetes-version",
     candidates: [{ url }]
   };
-  const { text: text2 } = await context.downloads.text(request, join12(context.workspace.dir, `stable-${minor}.txt`));
-  const version = text2.trim();
+  const { text } = await context.downloads.text(request, join12(context.workspace.dir, `stable-${minor}.txt`));
+  const version = text.trim();
   if (!/^v\d+\.\d+\.\d+$/.test(version) || minorOf(version.slice(1)) !== minor) {
     throw new Failure(
       `${url} should name a release of Kubernetes ${minor}, but says ${JSON.stringify(version.slice(0, 80))}`,
@@ -48239,7 +48543,6 @@ import {
   copyFile as copyFile5,
   lstat as lstat3,
   mkdir as mkdir6,
-  mkdtemp,
   rename as rename5,
   rm as rm5,
   rmdir as rmdir2,
@@ -48273,129 +48576,79 @@ function checksumFile(checksum, fileName) {
 `;
 }
 
-// src/plan/plan.ts
-var VERSION_NAMES = [
-  "kubernetes",
-  "cni-plugins",
-  "crictl",
-  "etcd",
-  "autoscaler",
-  "ccm",
-  "csi",
-  "network",
-  "dashboard"
+// src/record/sbom.ts
+var import_Enums = __toESM(require_enums(), 1);
+var import_Models = __toESM(require_models(), 1);
+var import_Serialize = __toESM(require_index_node(), 1);
+var import_Spec = __toESM(require_spec(), 1);
+var import_packageurl_js = __toESM(require_packageurl_js(), 1);
+var VERSION_OF = [
+  ["k8s/", "kubernetes"],
+  ["cni/", "cni-plugins"],
+  ["cri-tools/", "crictl"],
+  ["etcd/", "etcd"],
+  ["autoscaler.yaml", "autoscaler"],
+  ["provider.yaml", "ccm"],
+  ["manifest.yaml", "csi"],
+  ["snapshot-crds.yaml", "csi"]
 ];
-
-// src/record/record.ts
-var HEADING = "# cks-iso versions 1";
-var SHA2562 = /^[0-9a-f]{64}$/;
-var DIGEST2 = /^sha256:[0-9a-f]{64}$/;
-function formatRecord(record) {
-  const byPath = (items) => items.toSorted((a, b) => a.path < b.path ? -1 : 1);
-  const lines = [
-    HEADING,
-    `platform ${record.platform}`,
-    `epoch ${record.epoch}`,
-    ...VERSION_NAMES.flatMap((name) => {
-      const version = record.versions[name];
-      return version === void 0 ? [] : [`version ${name} ${encode(version)}`];
-    }),
-    ...byPath(record.files).map(
-      (file) => [
-        "file",
-        encode(file.path),
-        `sha256:${file.sha256}`,
-        encode(file.source),
-        ...file.sourceSha256 === void 0 ? [] : [`sha256:${file.sourceSha256}`]
-      ].join(" ")
-    ),
-    ...byPath(record.images).map((image) => `image ${image.reference} ${image.digest} ${encode(image.path)}`)
-  ];
-  return `${lines.join("\n")}
+var PROGRAMS2 = /^(?:k8s|cni|cri-tools|etcd)\//;
+function formatSbom(record, iso) {
+  const bom = new import_Models.Bom({
+    serialNumber: `urn:uuid:${uuidOf(formatRecord(record))}`,
+    metadata: new import_Models.Metadata({
+      timestamp: new Date(record.epoch * 1e3),
+      component: isoComponent(record, iso)
+    })
+  });
+  for (const file of record.files) bom.components.add(fileComponent(file, record));
+  for (const image of record.images) bom.components.add(imageComponent(image, record));
+  const serializer = new import_Serialize.JsonSerializer(new import_Serialize.JSON.Normalize.Factory(import_Spec.Spec1dot6));
+  return `${serializer.serialize(bom, { sortLists: true, space: 2 })}
 `;
 }
-function parseRecord(text2, where) {
-  const [heading, ...lines] = text2.replace(/\n$/, "").split("\n");
-  if (heading !== HEADING) {
-    throw new Failure(
-      `${where} is no versions.txt that this release reads: its first line is ${JSON.stringify((heading ?? "").slice(0, 80))}`,
-      `The first line has to be ${JSON.stringify(HEADING)}.`
-    );
-  }
-  let platform3;
-  let epoch;
-  const versions = {};
-  const files = [];
-  const images = [];
-  for (const [index, line] of lines.entries()) {
-    const bad = (why) => new Failure(
-      `${where}, line ${index + 2} (${JSON.stringify(line.slice(0, 200))}): ${why}`,
-      "Take the versions.txt of a build as it is; docs/versions-txt.md tells its format."
-    );
-    const [keyword, ...words] = line.split(" ");
-    const [first, second, third, fourth, ...rest] = words.map(decode);
-    if (rest.length > 0) throw bad("too many words");
-    if (keyword === "platform") {
-      if (first === void 0 || second !== void 0 || platform3 !== void 0)
-        throw bad("one platform is expected");
-      platform3 = first;
-    } else if (keyword === "epoch") {
-      if (first === void 0 || !/^\d{1,12}$/.test(first) || second !== void 0 || epoch !== void 0) {
-        throw bad("one time in seconds is expected");
-      }
-      epoch = Number(first);
-    } else if (keyword === "version") {
-      const name = VERSION_NAMES.find((known) => known === first);
-      if (name === void 0 || second === void 0 || third !== void 0 || versions[name] !== void 0) {
-        throw bad("one known name and its version are expected");
-      }
-      versions[name] = second;
-    } else if (keyword === "file") {
-      const sha256 = hashOf(second);
-      const sourceSha256 = hashOf(fourth);
-      if (!first || sha256 === void 0 || !third || fourth !== void 0 && sourceSha256 === void 0) {
-        throw bad("path, sha256, source and, for an edited file, the sha256 of its source are expected");
-      }
-      if (files.some(({ path: path5 }) => path5 === first)) throw bad(`${first} has a line already`);
-      files.push({
-        path: first,
-        sha256,
-        source: third,
-        ...sourceSha256 === void 0 ? {} : { sourceSha256 }
-      });
-    } else if (keyword === "image") {
-      if (!first || tryReference(first) === void 0 || !second || !DIGEST2.test(second) || !third || fourth) {
-        throw bad("reference, digest and path are expected");
-      }
-      if (images.some(({ path: path5 }) => path5 === third)) throw bad(`${third} has a line already`);
-      images.push({ reference: first, digest: second, path: third });
-    } else {
-      throw bad("a line starts with platform, epoch, version, file or image");
-    }
-  }
-  if (platform3 === void 0 || epoch === void 0) {
-    throw new Failure(
-      `${where} has no ${platform3 === void 0 ? "platform" : "epoch"} line`,
-      "Take the versions.txt of a build as it is."
-    );
-  }
-  return { platform: platform3, epoch, versions, files, images };
+function isoComponent({ versions }, { name, sha256 }) {
+  const component = new import_Models.Component(import_Enums.ComponentType.File, name, { bomRef: name });
+  if (versions.kubernetes !== void 0) component.version = versions.kubernetes;
+  if (sha256 !== void 0) component.hashes.set(import_Enums.HashAlgorithm["SHA-256"], sha256);
+  return component;
 }
-function hashOf(word) {
-  const hash = word?.startsWith("sha256:") ? word.slice("sha256:".length) : void 0;
-  return hash !== void 0 && SHA2562.test(hash) ? hash : void 0;
+function fileComponent({ path: path5, sha256, source }, { versions }) {
+  const type = PROGRAMS2.test(path5) ? import_Enums.ComponentType.Application : import_Enums.ComponentType.File;
+  const component = new import_Models.Component(type, path5, { bomRef: path5 });
+  const [, project] = VERSION_OF.find(([start]) => path5.startsWith(start)) ?? [];
+  const version = project === void 0 ? void 0 : versions[project];
+  if (version !== void 0) component.version = version;
+  component.hashes.set(import_Enums.HashAlgorithm["SHA-256"], sha256);
+  if (/^https?:/.test(source)) {
+    component.externalReferences.add(new import_Models.ExternalReference(source, import_Enums.ExternalReferenceType.Distribution));
+  }
+  return component;
 }
-function encode(word) {
-  return word.replace(/[%\s\p{Cc}]/gu, (character) => encodeURIComponent(character));
-}
-function decode(word) {
-  return word.replace(/(?:%[0-9A-F]{2})+/g, (escapes) => {
-    try {
-      return decodeURIComponent(escapes);
-    } catch {
-      return escapes;
-    }
+function imageComponent({ reference: text, digest, path: path5 }, { platform: platform3 }) {
+  const reference = parseReference(text, path5);
+  const repository2 = repositoryOf(reference);
+  const purl = new import_packageurl_js.PackageURL("oci", void 0, lastPathPart(reference), digest, {
+    arch: platform3.split("/")[1] ?? "",
+    repository_url: repository2,
+    ...reference.tag === void 0 ? {} : { tag: reference.tag }
   });
+  return new import_Models.Component(import_Enums.ComponentType.Container, repository2, {
+    bomRef: path5,
+    version: reference.tag ?? digest,
+    purl: purl.toString()
+  });
+}
+function uuidOf(text) {
+  const hash = sha256Of(text);
+  const [variant = "8"] = ["8", "9", "a", "b"].slice(Number.parseInt(hash.charAt(16), 16) % 4);
+  return [
+    hash.slice(0, 8),
+    hash.slice(8, 12),
+    `8${hash.slice(13, 16)}`,
+    `${variant}${hash.slice(17, 20)}`,
+    hash.slice(20, 32)
+  ].join("-");
 }
 
 // src/publish.ts
@@ -48406,18 +48659,22 @@ async function publish(parts2, outputDir, check, { workspace, log: log2 }) {
   const tree = join13(workspace.dir, "tree");
   await buildTree(tree, [...files, { path: "versions.txt", source: versions }]);
   const final = pathsOf2(outputDir, name);
-  const staging = await mkdtemp(join13(outputDir, ".cks-iso-"));
+  const { programs, signal } = workspace;
+  const staging = stagingDir(outputDir, programs.id);
+  await mkdir6(staging, { mode: 448 });
   try {
     const staged = pathsOf2(staging, name);
     const { isoPath } = staged;
-    const { programs, signal } = workspace;
-    await writeIso({ writer, tree, output: isoPath, epoch: record.epoch, programs, log: log2 });
-    const [checksums, { size: isoSize }] = await together([
-      checksumsOf(isoPath, signal),
-      stat10(isoPath),
-      check(isoPath)
-    ]);
+    await log2.group(
+      "Write the ISO",
+      async () => writeIso({ writer, tree, output: isoPath, epoch: record.epoch, programs, log: log2 })
+    );
+    const [checksums, { size: isoSize }] = await log2.group(
+      "Check the ISO",
+      async () => together([checksumsOf(isoPath, signal), stat10(isoPath), check(isoPath)])
+    );
     await copyFile5(versions, staged.versionsPath);
+    await writeFile5(staged.sbomPath, formatSbom(record, { name: `${name}.iso`, sha256: checksums.sha256 }));
     for (const kind of CHECKSUMS) {
       await writeFile5(checksumPath(staging, name, kind), checksumFile(checksums[kind], `${name}.iso`));
     }
@@ -48425,6 +48682,7 @@ async function publish(parts2, outputDir, check, { workspace, log: log2 }) {
     for (const kind of CHECKSUMS) {
       await rename5(checksumPath(staging, name, kind), checksumPath(outputDir, name, kind));
     }
+    await rename5(staged.sbomPath, final.sbomPath);
     await rename5(staged.versionsPath, final.versionsPath);
     await rename5(isoPath, final.isoPath);
     return { ...final, isoSize, isoSha256: checksums.sha256 };
@@ -48434,10 +48692,15 @@ async function publish(parts2, outputDir, check, { workspace, log: log2 }) {
     await rm5(staging, { recursive: true, force: true });
   }
 }
+function stagingDir(outputDir, runId) {
+  return join13(outputDir, `.cks-iso-${runId}`);
+}
 function pathsOf2(dir, name) {
   return {
     isoPath: join13(dir, `${name}.iso`),
     versionsPath: join13(dir, `${name}.versions.txt`),
+    // The extension by which tools know CycloneDX in JSON.
+    sbomPath: join13(dir, `${name}.cdx.json`),
     checksumPaths: CHECKSUMS.map((kind) => checksumPath(dir, name, kind))
   };
 }
@@ -48445,8 +48708,8 @@ function checksumPath(dir, name, kind) {
   return join13(dir, `${name}.iso.${kind}`);
 }
 async function requireReplaceable(outputDir, name) {
-  const { isoPath, versionsPath, checksumPaths } = pathsOf2(outputDir, name);
-  for (const path5 of [isoPath, versionsPath, ...checksumPaths]) {
+  const { isoPath, versionsPath, checksumPaths, sbomPath } = pathsOf2(outputDir, name);
+  for (const path5 of [isoPath, versionsPath, sbomPath, ...checksumPaths]) {
     const there = await lstat3(path5).catch(() => void 0);
     if (there !== void 0 && !there.isFile() && !there.isSymbolicLink()) {
       throw new Failure(
@@ -48510,8 +48773,60 @@ var Stopwatch = class {
 import { createHash as createHash9 } from "node:crypto";
 import { createWriteStream as createWriteStream4 } from "node:fs";
 import { mkdir as mkdir7, rm as rm6 } from "node:fs/promises";
-import { join as join15 } from "node:path";
+import { join as join16 } from "node:path";
 import { pipeline as pipeline7 } from "node:stream/promises";
+
+// src/iso/text.ts
+import { randomUUID as randomUUID4 } from "node:crypto";
+import { readFile as readFile6 } from "node:fs/promises";
+import { join as join14, resolve as resolve4 } from "node:path";
+var LARGEST_TEXT = 32 * 1024 * 1024;
+async function textOnIso(iso, path5) {
+  const entry = iso.entries.find((each) => each.path === path5);
+  if (entry !== void 0 && entry.size > LARGEST_TEXT) {
+    throw new Failure(`${path5} has ${entry.size} bytes, too many for a text`, "Build the ISO again.");
+  }
+  const pieces = [];
+  for await (const piece of iso.read(path5)) pieces.push(piece);
+  return Buffer.concat(pieces).toString();
+}
+async function readText(request, context) {
+  const { source, onIso, input } = request;
+  if (new RegExp("\\p{Cc}", "u").test(source)) {
+    throw new Failure(
+      `${input}: ${JSON.stringify(source)} holds a line end or control character`,
+      `Set ${input} to one path or URL.`
+    );
+  }
+  if (hasUser(source)) {
+    throw new Failure(
+      `${input}: the URL holds a user or password (not shown here)`,
+      `Download the ${onIso} in a step before, and set ${input} to its path.`
+    );
+  }
+  if (/^https?:\/\//i.test(source)) {
+    const downloads = new Downloads(context);
+    const wanted = { what: onIso, input, candidates: [{ url: source }] };
+    const { text } = await downloads.text(wanted, join14(context.tempDir, `cks-iso-${randomUUID4()}.txt`));
+    return text;
+  }
+  const path5 = resolve4(context.cwd, source);
+  if (path5.toLowerCase().endsWith(".iso")) {
+    const iso = await openIso(path5);
+    try {
+      return await textOnIso(iso, onIso);
+    } finally {
+      await iso.close();
+    }
+  }
+  return await readFile6(path5, "utf8").catch((thrown) => {
+    throw new Failure(
+      `${input}: ${fileFailure("cannot read it", path5, thrown).message.split("\n")[0]}`,
+      `Set ${input} to the path or URL of a ${onIso}, or to the path of an ISO.`,
+      { cause: thrown }
+    );
+  });
+}
 
 // src/verify/contract.ts
 var AUTOSCALER_PLACEHOLDERS = ["<cluster-id>", "<min>", "<max>"];
@@ -48596,7 +48911,6 @@ function matches(pattern, path5) {
 }
 
 // src/verify/files.ts
-var LARGEST_TEXT = 32 * 1024 * 1024;
 var HEAD = 64;
 var REBUILD = "Build the ISO again, with this file in place.";
 function checkDisk(iso) {
@@ -48693,7 +49007,7 @@ async function checkProgramArchive(iso, path5, arch3) {
 }
 async function checkDashboards(iso, { dashboardInstead }) {
   if (dashboardInstead === void 0 || !has(iso, dashboardInstead) || !has(iso, "dashboard.yaml")) return [];
-  const [first, second] = [await text(iso, dashboardInstead), await text(iso, "dashboard.yaml")];
+  const [first, second] = [await textOnIso(iso, dashboardInstead), await textOnIso(iso, "dashboard.yaml")];
   if (first === second) return [];
   return [
     errorAt(
@@ -48707,7 +49021,7 @@ async function checkDashboards(iso, { dashboardInstead }) {
 async function checkTexts(iso) {
   const findings = [];
   if (has(iso, "autoscaler.yaml")) {
-    const autoscaler = await text(iso, "autoscaler.yaml");
+    const autoscaler = await textOnIso(iso, "autoscaler.yaml");
     const missing = AUTOSCALER_PLACEHOLDERS.filter((placeholder) => !autoscaler.includes(placeholder));
     if (missing.length > 0) {
       const why = "the node puts the cluster in their place with sed, so it would scale nothing";
@@ -48717,7 +49031,7 @@ async function checkTexts(iso) {
   }
   for (const unit of ["kubelet.service", "10-kubeadm.conf"]) {
     if (!has(iso, unit)) continue;
-    const content = await text(iso, unit);
+    const content = await textOnIso(iso, unit);
     if (/^\s*</.test(content)) {
       findings.push(errorAt(unit, "is an HTML or XML page", "systemd cannot read it", REBUILD));
     } else if (content.includes("/usr/bin/kubelet")) {
@@ -48733,7 +49047,7 @@ async function checkManifests(iso) {
   for (const { path: path5 } of filesOf2(iso)) {
     if (!matches("*.yaml", path5)) continue;
     try {
-      const manifest = parseManifest2(await text(iso, path5), path5);
+      const manifest = parseManifest2(await textOnIso(iso, path5), path5);
       images.push(...imagesOf(manifest).map((reference) => ({ reference, source: path5 })));
     } catch (thrown) {
       findings.push(findingOf(thrown, path5, "kubectl refuses it on the node"));
@@ -48743,15 +49057,6 @@ async function checkManifests(iso) {
 }
 function has(iso, path5) {
   return iso.entries.some((entry) => entry.path === path5 && !entry.isDirectory);
-}
-async function text(iso, path5) {
-  const entry = iso.entries.find((each) => each.path === path5);
-  if (entry !== void 0 && entry.size > LARGEST_TEXT) {
-    throw new Failure(`${path5} has ${entry.size} bytes, too many for a text`, REBUILD);
-  }
-  const pieces = [];
-  for await (const piece of iso.read(path5)) pieces.push(piece);
-  return Buffer.concat(pieces).toString();
 }
 async function head(iso, path5) {
   const pieces = [];
@@ -48771,13 +49076,13 @@ function beginning2(format) {
 }
 
 // src/verify/import.ts
-import { join as join14 } from "node:path";
+import { join as join15 } from "node:path";
 var TIMEOUT5 = 10 * 6e4;
 var NEXT3 = "Look at the reason above, and at free memory and disk space.";
 async function startImporter(context) {
   const { binaries, arch: arch3, workspace, log: log2 } = context;
   const containerd2 = await startContainerd({
-    dir: join14(workspace.dir, "verify-containerd"),
+    dir: join15(workspace.dir, "verify-containerd"),
     programs: workspace.programs,
     binaries,
     mirrors: [],
@@ -48947,10 +49252,11 @@ function partOf(name) {
 var DOCKER = "docker/";
 var CONCURRENCY = 2;
 async function verifyIso(request) {
-  const { isoPath, cloudstack, containerd: containerd2, workspace, log: log2, kubeadmImages: kubeadmImages2 = [] } = request;
+  const { isoPath, containerd: containerd2, workspace, log: log2, kubeadmImages: kubeadmImages2 = [] } = request;
   const iso = await openIso(isoPath);
   try {
     const { record, findings: ofRecord } = await readRecord(iso);
+    const cloudstack = request.cloudstack ?? record?.cloudstack ?? DEFAULTS.cloudstack;
     const arch3 = request.arch ?? await archOf(iso, record);
     const files = await checkFiles(iso, contractOf(cloudstack), arch3);
     const importer = await startImporter({ binaries: containerd2, arch: arch3, workspace, log: log2 });
@@ -48961,7 +49267,7 @@ async function verifyIso(request) {
       ...kubeadmImages2.map((reference) => ({ reference, source: "kubeadm" })),
       ...(record?.images ?? []).map(({ reference }) => ({ reference, source: RECORD }))
     ];
-    return [
+    const findings = [
       ...checkDisk(iso),
       ...files.findings,
       ...ofArchives,
@@ -48969,6 +49275,7 @@ async function verifyIso(request) {
       ...ofRecord,
       ...record === void 0 ? [] : checkRecord(record, await hashFiles(iso, workspace), archives, arch3)
     ];
+    return { findings, cloudstack };
   } finally {
     await iso.close();
   }
@@ -48979,7 +49286,7 @@ async function readRecord(iso) {
     return { findings: [noticeAt(RECORD, "is missing", why, "Build the ISO with this program.")] };
   }
   try {
-    return { record: parseRecord(await text(iso, RECORD), RECORD), findings: [] };
+    return { record: parseRecord(await textOnIso(iso, RECORD), RECORD), findings: [] };
   } catch (thrown) {
     return { findings: [findingOf(thrown, RECORD, why)] };
   }
@@ -48999,7 +49306,7 @@ function withRecordedNames(archive, record) {
   return { ...archive, names };
 }
 async function checkArchives(iso, arch3, importer, workspace) {
-  const dir = join15(workspace.dir, "verify-archives");
+  const dir = join16(workspace.dir, "verify-archives");
   await mkdir7(dir);
   const entries = iso.entries.filter(({ path: path5 }) => path5.startsWith(DOCKER));
   const failures = [];
@@ -49008,7 +49315,7 @@ async function checkArchives(iso, arch3, importer, workspace) {
     async ([index, entry]) => {
       if (failures.length > 0) return pMapSkip;
       try {
-        const file = join15(dir, `${index}.tar`);
+        const file = join16(dir, `${index}.tar`);
         return { entry, archive: await checkArchive(iso, entry, file, arch3, importer, workspace) };
       } catch (thrown) {
         failures.push(thrown);
@@ -49061,22 +49368,25 @@ async function hashFiles(iso, { signal }) {
 }
 
 // src/workspace.ts
-import { mkdtemp as mkdtemp2, rm as rm7 } from "node:fs/promises";
-import { join as join16 } from "node:path";
-async function withWorkspace(parent, cancel, body) {
+import { mkdtemp, rm as rm7 } from "node:fs/promises";
+import { join as join17 } from "node:path";
+async function withWorkspace(parent, cancel, body, runId) {
   const failed = new AbortController();
   const signal = AbortSignal.any([cancel, failed.signal]);
-  const dir = await mkdtemp2(join16(parent, "cks-iso-")).catch((thrown) => {
+  const dir = await mkdtemp(join17(parent, "cks-iso-")).catch((thrown) => {
     throw fileFailure("Cannot make a working directory", parent, thrown);
   });
-  const programs = new Programs(signal);
+  const programs = new Programs(signal, runId);
   try {
     return await body({ dir, programs, signal, stop: () => failed.abort() });
   } finally {
     failed.abort();
     await programs.stopAll();
-    await rm7(dir, { recursive: true, force: true, maxRetries: 3 });
+    await removeAll([dir]);
   }
+}
+async function removeAll(dirs) {
+  for (const dir of dirs) await rm7(dir, { recursive: true, force: true, maxRetries: 3 });
 }
 
 // src/build.ts
@@ -49094,39 +49404,51 @@ async function build(request, environment2) {
 }
 async function buildInto(request, environment2, stages) {
   const { workspace, log: log2 } = stages;
+  const { lock, outputDir } = request;
   const watch = new Stopwatch();
-  const [writer, tools, plan] = await watch.time(
-    "Plan",
-    together(
+  const [writer, tools, plan] = await log2.group("Plan", async () => {
+    const parts3 = together(
       [findIsoWriter(workspace.programs, log2), provideTools(stages), resolvePlan(request, stages)],
       workspace.stop
-    )
+    );
+    const planned = await watch.time("Plan", parts3);
+    await requireReplaceable(outputDir, planned[2].name);
+    logPlan(planned[2], log2);
+    return planned;
+  });
+  const { files, images } = await log2.group(
+    "Downloads and images",
+    async () => acquire(request, plan, tools, watch, stages)
   );
-  await requireReplaceable(request.outputDir, plan.name);
-  logPlan(plan, log2);
+  const published = files.find(({ file }) => file.path === "k8s/kubeadm")?.lastModified;
+  const epoch = lock?.record.epoch ?? environment2.epoch ?? published ?? FALLBACK_EPOCH;
+  const record = recordOf(plan, epoch, files, images);
+  if (lock !== void 0) requireLocked(record, lock);
+  const archives = images.map(({ fileName, path: path5 }) => ({ path: `docker/${fileName}`, source: path5 }));
+  const parts2 = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer };
+  const check = async (isoPath) => {
+    if (request.verify) await watch.time("Verify", requireSound(isoPath, plan, tools, stages));
+    else log2.warning("verify is false: nobody has looked whether nodes can use this ISO.");
+  };
+  const finished = await watch.time("ISO", publish(parts2, outputDir, check, stages));
+  return { plan, record, images, stages: watch.stages, ...finished };
+}
+async function acquire(request, plan, tools, watch, stages) {
   const containerd2 = await startOwn(tools, request, stages);
   const binaries = watch.time("Programs and archives", acquireBinaries(plan, stages));
   const manifests = watch.time("Manifests", acquireManifests(plan, stages));
   const kubeadm = kubeadmOf(plan, binaries, stages);
-  const images = imagesOf2(plan, kubeadm, manifests, containerd2, stages).then(
+  const pulling = imagesOf2(plan, request.lock, kubeadm, manifests, containerd2, stages).then(
     (planned) => watch.time("Images", pull(planned, plan, containerd2, stages))
   );
-  const [binaryFiles, manifestFiles, pulled] = await together(
-    [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), images],
-    workspace.stop
+  const [binaryFiles, manifestFiles, images] = await together(
+    [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), pulling],
+    stages.workspace.stop
   );
-  const published = binaryFiles.find(({ file }) => file.path === "k8s/kubeadm")?.lastModified;
-  const epoch = environment2.epoch ?? published ?? FALLBACK_EPOCH;
-  const files = [...binaryFiles, ...manifestFiles];
-  const record = recordOf(plan, epoch, files, pulled);
-  const archives = pulled.map(({ fileName, path: path5 }) => ({ path: `docker/${fileName}`, source: path5 }));
-  const parts2 = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer };
-  const check = (isoPath) => watch.time("Verify", requireSound(isoPath, plan, tools, stages));
-  const finished = await watch.time("ISO", publish(parts2, request.outputDir, check, stages));
-  return { plan, record, images: pulled, stages: watch.stages, ...finished };
+  return { files: [...binaryFiles, ...manifestFiles], images };
 }
 async function requireSound(isoPath, { arch: arch3, cloudstack }, containerd2, { workspace, log: log2 }) {
-  const findings = await verifyIso({ isoPath, arch: arch3, cloudstack, containerd: containerd2, workspace, log: log2 });
+  const { findings } = await verifyIso({ isoPath, arch: arch3, cloudstack, containerd: containerd2, workspace, log: log2 });
   const errors = findings.filter(({ severity }) => severity === "error");
   if (errors.length > 0) throw unsound("The finished ISO", errors);
   if (findings.length > 0) log2.notice(formatFindings(findings));
@@ -49141,10 +49463,10 @@ async function verify(isoPath, cloudstack, environment2) {
   return await withStages({ mirrors: [] }, environment2, async (stages) => {
     const { workspace, log: log2 } = stages;
     const containerd2 = await provideTools(stages);
-    const findings = await verifyIso({ isoPath, cloudstack, containerd: containerd2, workspace, log: log2 });
-    const errors = findings.filter(({ severity }) => severity === "error");
+    const verdict = await verifyIso({ isoPath, cloudstack, containerd: containerd2, workspace, log: log2 });
+    const errors = verdict.findings.filter(({ severity }) => severity === "error");
     if (errors.length > 0) throw unsound(isoPath, errors);
-    return findings;
+    return verdict;
   });
 }
 async function describePlan(request, environment2) {
@@ -49154,15 +49476,16 @@ async function describePlan(request, environment2) {
       stages.workspace.stop
     );
     const kubeadm = acquireHostKubeadm(plan, stages);
-    const images = await imagesOf2(plan, kubeadm, acquireManifests(plan, stages), containerd2, stages);
+    const manifests = acquireManifests(plan, stages);
+    const images = await imagesOf2(plan, request.lock, kubeadm, manifests, containerd2, stages);
     return { ...plan, images };
   });
 }
-async function withStages(request, { log: log2, cancel, tempDir, pauses, cache }, body) {
+async function withStages(request, { log: log2, cancel, tempDir, pauses, cache, runId }, body) {
   const optional3 = pauses === void 0 ? {} : { pauses };
   const kept = cache === void 0 ? {} : { cache };
   try {
-    return await withWorkspace(tempDir, cancel, async (workspace) => {
+    const run = async (workspace) => {
       const downloads = new Downloads({
         mirrors: request.mirrors,
         log: log2,
@@ -49171,7 +49494,8 @@ async function withStages(request, { log: log2, cancel, tempDir, pauses, cache }
         ...kept
       });
       return await body({ workspace, downloads, log: log2, pauses: optional3, ...kept });
-    });
+    };
+    return await withWorkspace(tempDir, cancel, run, runId);
   } catch (thrown) {
     throw cancel.aborted ? new Cancelled("Cancelled; nothing is left behind.", { cause: thrown }) : thrown;
   }
@@ -49184,7 +49508,7 @@ async function provideTools({ workspace, downloads, log: log2 }) {
 }
 async function startOwn(binaries, request, { workspace, log: log2 }) {
   return await startContainerd({
-    dir: join17(workspace.dir, "containerd"),
+    dir: join18(workspace.dir, "containerd"),
     programs: workspace.programs,
     binaries,
     mirrors: registryMirrors(request.mirrors),
@@ -49195,7 +49519,7 @@ function logPlan(plan, log2) {
   const versions = Object.entries(plan.versions).map(([name, version]) => `${name} ${version}`);
   log2.info(`${plan.name}: ${versions.join(", ")}`);
 }
-async function imagesOf2(plan, kubeadm, manifests, containerd2, { workspace, log: log2, pauses }) {
+async function imagesOf2(plan, lock, kubeadm, manifests, containerd2, { workspace, log: log2, pauses }) {
   const { kubernetes } = plan.versions;
   const [ofKubeadm, ofManifests] = await together([
     kubeadm.then((program3) => kubeadmImages(workspace.programs, program3, kubernetes, log2)),
@@ -49204,13 +49528,16 @@ async function imagesOf2(plan, kubeadm, manifests, containerd2, { workspace, log
   const wanted = [
     ...ofKubeadm.map((reference) => ({ reference, source: `kubeadm ${kubernetes}` })),
     ...ofManifests.flatMap(({ images }) => images),
-    ...plan.extraImages.map((reference) => ({ reference, source: "extra-images" }))
+    ...plan.extraImages.map((reference) => ({ reference, source: "extra-images" })),
+    // Those that only extra-images asked for then.
+    ...(lock?.record.images ?? []).map(({ reference }) => ({ reference, source: "lock" }))
   ];
-  return await planImagesWithTags(wanted, { containerd: containerd2, log: log2, signal: workspace.signal, ...pauses });
+  const planned = await planImagesWithTags(wanted, { containerd: containerd2, log: log2, signal: workspace.signal, ...pauses });
+  return lock === void 0 ? planned : lockImages(planned, lock);
 }
 async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log2, pauses, cache }) {
   const { signal, stop } = workspace;
-  const dir = join17(workspace.dir, "archives");
+  const dir = join18(workspace.dir, "archives");
   await mkdir8(dir);
   const kept = cache === void 0 ? {} : { cache };
   return await pullImages(planned, {
@@ -49227,6 +49554,7 @@ async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log
 function recordOf(plan, epoch, files, images) {
   return {
     platform: platformOf(plan.arch),
+    cloudstack: plan.cloudstack,
     epoch,
     versions: plan.versions,
     files: files.map(({ recorded }) => recorded),
@@ -49240,7 +49568,7 @@ function recordOf(plan, epoch, files, images) {
 
 // src/cloudstack/request.ts
 var import_semver3 = __toESM(require_semver2(), 1);
-import { resolve as resolve4 } from "node:path";
+import { resolve as resolve5 } from "node:path";
 
 // src/cloudstack/settings.ts
 var BOTH = ["register", "upgrade"];
@@ -49389,21 +49717,21 @@ function cloudStackSettings(part) {
 // src/cloudstack/request.ts
 function parseCloudStackRequest(values, front, context) {
   const problems = [];
-  const text2 = (name) => {
+  const text = (name) => {
     const written = values[name]?.trim() ?? "";
     return written || (cloudStackSettings().find((setting) => setting.name === name)?.default ?? "");
   };
   const read = (name, parser) => {
     try {
-      return parser(text2(name), name);
+      return parser(text(name), name);
     } catch (thrown) {
       if (!(thrown instanceof Failure)) throw thrown;
       problems.push(thrown);
       return void 0;
     }
   };
-  const registers = front === "register" || front === "action" && text2("iso-url") !== "";
-  const upgrades = front === "upgrade" || front === "action" && text2("clusters") !== "";
+  const registers = front === "register" || front === "action" && text("iso-url") !== "";
+  const upgrades = front === "upgrade" || front === "action" && text("clusters") !== "";
   if (!registers && !upgrades) {
     problems.push(
       new Failure(
@@ -49412,18 +49740,18 @@ function parseCloudStackRequest(values, front, context) {
       )
     );
   }
-  if (front === "action" && !registers && text2("iso-checksum") !== "") {
+  if (front === "action" && !registers && text("iso-checksum") !== "") {
     problems.push(new Failure("iso-url: empty, but there is an iso-checksum", "Set iso-url too, or neither."));
   }
   const common = {
     endpoint: read("endpoint", parseEndpoint),
     apiKey: read("api-key", required),
     secretKey: read("secret-key", required),
-    caFile: text2("ca-file") === "" ? void 0 : resolve4(context.cwd, text2("ca-file")),
-    zones: parseList(text2("zones")),
+    caFile: text("ca-file") === "" ? void 0 : resolve5(context.cwd, text("ca-file")),
+    zones: parseList(text("zones")),
     semver: read("kubernetes-version", parseRelease),
-    versionName: text2("version-name") || void 0,
-    dryRun: read("dry-run", parseBoolean)
+    versionName: text("version-name") || void 0,
+    dryRun: read("dry-run", parseSwitch)
   };
   const registering = registers && {
     url: read("iso-url", parseIsoUrl),
@@ -49431,13 +49759,13 @@ function parseCloudStackRequest(values, front, context) {
     arch: read("arch", parseArch),
     minCpu: read("min-cpu", parseCount),
     minMemory: read("min-memory", parseCount),
-    directDownload: read("direct-download", parseBoolean),
+    directDownload: read("direct-download", parseSwitch),
     timeout: read("register-timeout", parseMinutes)
   };
   const upgrading = upgrades && {
     choice: read("clusters", parseChoice),
     parallel: read("parallel", parseCount),
-    redeploy: read("redeploy", (method) => parseRedeploy(method, text2("autoscaler-manifest"))),
+    redeploy: read("redeploy", (method) => parseRedeploy(method, text("autoscaler-manifest"))),
     upgradeTimeout: read("upgrade-timeout", parseMinutes),
     redeployTimeout: read("redeploy-timeout", parseMinutes)
   };
@@ -49460,54 +49788,54 @@ function whole(fields, optional3) {
   }
   return fields;
 }
-function required(text2, name) {
-  if (text2 !== "") return text2;
+function required(text, name) {
+  if (text !== "") return text;
   const variable = cloudStackSettings().find((setting) => setting.name === name)?.variable;
   const also = variable === void 0 ? "" : ` (on the command line ${variable} does it too)`;
   throw new Failure(`${name}: empty`, `Set ${name}${also}.`);
 }
-function parseEndpoint(text2, name) {
-  if (!isHttp(required(text2, name)) || /[?#@]/.test(text2)) {
+function parseEndpoint(text, name) {
+  if (!isHttp(required(text, name)) || /[?#@]/.test(text)) {
     throw new Failure(
-      `${name}: ${JSON.stringify(text2.replace(/\/\/.*@/, "//***@"))} is no URL of an API`,
+      `${name}: ${JSON.stringify(text.replace(/\/\/.*@/, "//***@"))} is no URL of an API`,
       "Set endpoint to the URL of the CloudStack API without user and query, such as https://cloud.example/client/api."
     );
   }
-  return text2;
+  return text;
 }
-function parseRelease(text2, name) {
-  const version = required(text2, name).replace(/^refs\/tags\//, "").replace(/^v/i, "");
+function parseRelease(text, name) {
+  const version = required(text, name).replace(/^refs\/tags\//, "").replace(/^v/i, "");
   const parsed = (0, import_semver3.parse)(version);
   if (parsed?.version === version && parsed.prerelease.length === 0) return version;
   throw new Failure(
-    `${name}: ${JSON.stringify(text2)} is no Kubernetes release that CloudStack takes`,
+    `${name}: ${JSON.stringify(text)} is no Kubernetes release that CloudStack takes`,
     "Set kubernetes-version to MAJOR.MINOR.PATCH, such as 1.33.13."
   );
 }
-function parseIsoUrl(text2, name) {
-  if (isHttp(required(text2, name))) return text2;
+function parseIsoUrl(text, name) {
+  if (isHttp(required(text, name))) return text;
   throw new Failure(
-    `${name}: ${JSON.stringify(text2)} is no http or https URL`,
+    `${name}: ${JSON.stringify(text)} is no http or https URL`,
     "Set iso-url to where CloudStack can download the ISO."
   );
 }
-function parseChecksum(text2, name) {
-  const digits = /^(?:\{SHA-256\})?([0-9a-f]{64})$/i.exec(required(text2, name))?.[1];
+function parseChecksum(text, name) {
+  const digits = /^(?:\{SHA-256\})?([0-9a-f]{64})$/i.exec(required(text, name))?.[1];
   if (digits !== void 0) return digits.toLowerCase();
   throw new Failure(
-    `${name}: ${JSON.stringify(text2)} is no SHA-256`,
+    `${name}: ${JSON.stringify(text)} is no SHA-256`,
     "Set iso-checksum to the 64 hexadecimal digits that sha256sum prints for the ISO."
   );
 }
-function parseChoice(text2, name) {
-  const names = parseList(required(text2, name));
+function parseChoice(text, name) {
+  const names = parseList(required(text, name));
   return names.length === 1 && names[0] === "all" ? { kind: "all" } : { kind: "named", names };
 }
-function parseRedeploy(text2, source) {
-  if (text2 === "scale" || text2 === "none") return { kind: text2 };
-  if (text2 !== "kubeconfig") {
+function parseRedeploy(text, source) {
+  if (text === "scale" || text === "none") return { kind: text };
+  if (text !== "kubeconfig") {
     throw new Failure(
-      `redeploy: ${JSON.stringify(text2)} is no way to redeploy an autoscaler`,
+      `redeploy: ${JSON.stringify(text)} is no way to redeploy an autoscaler`,
       "Set redeploy to scale, kubeconfig or none."
     );
   }
@@ -49517,28 +49845,21 @@ function parseRedeploy(text2, source) {
     "Set autoscaler-manifest to the ISO, or to its autoscaler.yaml, a file or a URL."
   );
 }
-function parseList(text2) {
-  return text2.split(/[\n,]/).map((each) => each.trim()).filter((each) => each !== "");
+function parseList(text) {
+  return text.split(/[\n,]/).map((each) => each.trim()).filter((each) => each !== "");
 }
-function parseBoolean(text2, name) {
-  if (/^(true|false)$/i.test(text2)) return text2.toLowerCase() === "true";
+function parseCount(text, name) {
+  if (/^[1-9]\d{0,6}$/.test(text)) return Number(text);
   throw new Failure(
-    `${name}: ${JSON.stringify(text2)} is neither true nor false`,
-    `Set ${name} to true or false.`
-  );
-}
-function parseCount(text2, name) {
-  if (/^[1-9]\d{0,6}$/.test(text2)) return Number(text2);
-  throw new Failure(
-    `${name}: ${JSON.stringify(text2)} is no count`,
+    `${name}: ${JSON.stringify(text)} is no count`,
     `Set ${name} to a whole number from 1 on.`
   );
 }
-function parseMinutes(text2, name) {
-  return parseCount(text2, name) * 6e4;
+function parseMinutes(text, name) {
+  return parseCount(text, name) * 6e4;
 }
-function isHttp(text2) {
-  return URL.canParse(text2) && /^https?:$/.test(new URL(text2).protocol);
+function isHttp(text) {
+  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
 }
 
 // src/cloudstack/run.ts
@@ -49622,8 +49943,8 @@ function kindOf(thrown) {
 }
 
 // src/cloudstack/words.ts
-function oneLine2(text2) {
-  return text2.replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
+function oneLine2(text) {
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
 }
 function sentenceOf(thrown) {
   return reasonOf(thrown).split("\n", 1)[0] ?? "";
@@ -49701,15 +50022,15 @@ function sameSizes(a, b) {
   return a?.min === b?.min && a?.max === b?.max;
 }
 function numberOf(fields, name) {
-  const text2 = textOf(fields, name);
-  return /^\d+$/.test(text2) ? Number(text2) : void 0;
+  const text = textOf(fields, name);
+  return /^\d+$/.test(text) ? Number(text) : void 0;
 }
-function archOf2(text2) {
-  if (text2 === "x86_64") return "amd64";
-  return text2 === "aarch64" ? "arm64" : void 0;
+function archOf2(text) {
+  if (text === "x86_64") return "amd64";
+  return text === "aarch64" ? "arm64" : void 0;
 }
-function optional2(text2) {
-  return text2 === "" ? void 0 : text2;
+function optional2(text) {
+  return text === "" ? void 0 : text;
 }
 
 // src/cloudstack/sign.ts
@@ -49761,12 +50082,12 @@ var Progress = class {
     this.#say = say;
     this.#remind = remind;
   }
-  is(text2) {
+  is(text) {
     const now = Date.now();
-    if (text2 === this.#last && now - this.#lastAt < this.#remind) return;
+    if (text === this.#last && now - this.#lastAt < this.#remind) return;
     const waited = Math.round((now - this.#since) / 1e3);
-    this.#say(waited === 0 ? text2 : `${text2} (after ${inWords(waited)})`);
-    this.#last = text2;
+    this.#say(waited === 0 ? text : `${text} (after ${inWords(waited)})`);
+    this.#last = text;
     this.#lastAt = now;
   }
 };
@@ -49883,7 +50204,7 @@ var CloudStack = class _CloudStack {
     const id = textOf(started, "jobid");
     if (id === "") throw new Failure(`${what}: CloudStack started no job`, WRONG_ENDPOINT);
     const deadline = Date.now() + timeout;
-    const progress = new Progress((text2) => log2.info(`${what}: ${text2}`), timing.remind);
+    const progress = new Progress((text) => log2.info(`${what}: ${text}`), timing.remind);
     for (; ; ) {
       progress.is(`job ${id} is running`);
       await pause(timing.poll, signal);
@@ -49967,15 +50288,15 @@ var CloudStack = class _CloudStack {
       !(fault instanceof ConnectionFault) || fault.kind === "broken"
     );
   }
-  #withoutKeys(text2) {
+  #withoutKeys(text) {
     const { apiKey, secretKey } = this.#options.keys;
-    return text2.replaceAll(secretKey, "***").replaceAll(apiKey, "***");
+    return text.replaceAll(secretKey, "***").replaceAll(apiKey, "***");
   }
 };
 var WRONG_ENDPOINT = "Set endpoint to the URL of the CloudStack API; mostly it ends in /client/api.";
-function responseIn(text2) {
+function responseIn(text) {
   try {
-    const body = JSON.parse(text2);
+    const body = JSON.parse(text);
     if (!isFields(body)) return void 0;
     const inside = Object.entries(body).find(([key]) => key.toLowerCase().endsWith("response"))?.[1];
     return isFields(inside) ? inside : void 0;
@@ -50027,60 +50348,26 @@ async function lookedUp(api, { id, name, projectId }) {
 async function zonesCalled(api, wanted) {
   if (wanted.length === 0) return [];
   const zones = (await api.list("listZones", "zone")).map(zoneOf);
-  return wanted.map((text2) => {
-    const zone = zones.find(({ id, name }) => id === text2 || name === text2);
+  return wanted.map((text) => {
+    const zone = zones.find(({ id, name }) => id === text || name === text);
     if (zone !== void 0) return zone;
     throw new Failure(
-      `zones: CloudStack has no zone ${JSON.stringify(text2)}`,
+      `zones: CloudStack has no zone ${JSON.stringify(text)}`,
       `Set zones to names or ids among: ${zones.map(({ name }) => name).join(", ")}.`
     );
   });
 }
 
 // src/cloudstack/manifest.ts
-import { randomUUID as randomUUID4 } from "node:crypto";
-import { readFile as readFile6 } from "node:fs/promises";
-import { isAbsolute as isAbsolute2, join as join18 } from "node:path";
 async function autoscalerManifest2(source, context) {
-  const manifest = parseManifest2(await textFrom(source, context), source);
+  const request = { source, onIso: "autoscaler.yaml", input: "autoscaler-manifest" };
+  const manifest = parseManifest2(await readText(request, { ...context, mirrors: [] }), source);
   requireAutoscalerPlaceholders(manifest);
   return manifest;
 }
-async function textFrom(source, context) {
-  if (/^https?:\/\//i.test(source)) {
-    const downloads = new Downloads({ mirrors: [], log: context.log, signal: context.signal });
-    const request = {
-      what: "the autoscaler manifest",
-      input: "autoscaler-manifest",
-      candidates: [{ url: source }]
-    };
-    const { text: text2 } = await downloads.text(request, join18(context.tempDir, `cks-iso-${randomUUID4()}.yaml`));
-    return text2;
-  }
-  const path5 = isAbsolute2(source) ? source : join18(context.cwd, source);
-  if (path5.toLowerCase().endsWith(".iso")) return await textOnIso(path5);
-  return await readFile6(path5, "utf8").catch((thrown) => {
-    throw new Failure(
-      `autoscaler-manifest: ${fileFailure("cannot read it", path5, thrown).message.split("\n")[0]}`,
-      "Set autoscaler-manifest to the ISO, or to its autoscaler.yaml, a file or a URL.",
-      { cause: thrown }
-    );
-  });
-}
-async function textOnIso(path5) {
-  const iso = await openIso(path5);
-  try {
-    const pieces = [];
-    for await (const piece of iso.read(ON_THE_ISO)) pieces.push(piece);
-    return Buffer.concat(pieces).toString("utf8");
-  } finally {
-    await iso.close();
-  }
-}
-var ON_THE_ISO = "autoscaler.yaml";
 function rendered(manifest, clusterId, { min, max }) {
-  const text2 = manifest.text.replaceAll("<cluster-id>", clusterId).replaceAll("<min>", String(min)).replaceAll("<max>", String(max));
-  return parseManifest2(text2, manifest.where);
+  const text = manifest.text.replaceAll("<cluster-id>", clusterId).replaceAll("<min>", String(min)).replaceAll("<max>", String(max));
+  return parseManifest2(text, manifest.where);
 }
 
 // src/cloudstack/plan.ts
@@ -50284,7 +50571,7 @@ var DownloadFailed = class extends Failure {
 };
 async function untilReady(api, registration, { id, name }, what, log2) {
   const deadline = Date.now() + registration.timeout;
-  const progress = new Progress((text2) => log2.info(`${what}: ${text2}`), api.timing.remind);
+  const progress = new Progress((text) => log2.info(`${what}: ${text}`), api.timing.remind);
   try {
     for (; ; ) {
       const [fields] = await api.list("listKubernetesSupportedVersions", "kubernetessupportedversion", { id });
@@ -50337,8 +50624,8 @@ function placeOf(zone) {
 }
 
 // src/cloudstack/summary.ts
-function escaped(text2) {
-  return text2.replace(/\s+/g, " ").replace(/[\\`*[\]<>#|~@&$]|(?<!\w)_|_(?!\w)/g, "\\$&");
+function escaped(text) {
+  return text.replace(/\s+/g, " ").replace(/[\\`*[\]<>#|~@&$]|(?<!\w)_|_(?!\w)/g, "\\$&");
 }
 function summaryOf(registered, reports, failures) {
   const warnings = reports.flatMap(({ warning }) => warning === void 0 ? [] : [warning]);
@@ -50382,11 +50669,11 @@ function table(title, head2, rows) {
 
 // src/cloudstack/kubernetes.ts
 var import_yaml7 = __toESM(require_dist(), 1);
-function parseKubeconfig(text2, where) {
+function parseKubeconfig(text, where) {
   const bad = (why) => new Failure(`${where}: ${why}`, "Use redeploy: scale, which needs no access to the cluster.");
   let config;
   try {
-    config = (0, import_yaml7.parse)(text2);
+    config = (0, import_yaml7.parse)(text);
   } catch {
     throw bad("is no YAML");
   }
@@ -50418,8 +50705,8 @@ function named2(list2, name, part) {
   return isFields(inside) ? inside : {};
 }
 function decoded(fields, name) {
-  const text2 = textOf(fields, name);
-  return text2 === "" ? void 0 : Buffer.from(text2, "base64").toString("utf8");
+  const text = textOf(fields, name);
+  return text === "" ? void 0 : Buffer.from(text, "base64").toString("utf8");
 }
 var FIELD_MANAGER = "cks-iso";
 var Kubernetes = class {
@@ -50449,7 +50736,7 @@ var Kubernetes = class {
     const { log: log2, signal, timing } = this.#options;
     const name = describe4(deployment);
     const deadline = Date.now() + timeout;
-    const progress = new Progress((text2) => log2.info(`${name}: ${text2}`), timing.remind);
+    const progress = new Progress((text) => log2.info(`${name}: ${text}`), timing.remind);
     for (; ; ) {
       const state = rolloutOf(await this.get(deployment) ?? {});
       if (state === void 0) return;
@@ -50543,7 +50830,7 @@ function rolloutOf(deployment) {
   };
   const [metadata, spec, status] = [part("metadata"), part("spec"), part("status")];
   const count2 = (fields, name, absent = 0) => Number(textOf(fields, name) || absent);
-  const waitsFor = (text2, stuck2 = false) => ({ waitsFor: text2, stuck: stuck2 });
+  const waitsFor = (text, stuck2 = false) => ({ waitsFor: text, stuck: stuck2 });
   if (count2(metadata, "generation", 1) > count2(status, "observedGeneration")) {
     return waitsFor("not looked at by the controller yet");
   }
@@ -50560,9 +50847,9 @@ function rolloutOf(deployment) {
   if (available < updated) return waitsFor(`${available} of ${updated} new pods available`);
   return void 0;
 }
-function jsonOf(text2) {
+function jsonOf(text) {
   try {
-    const content = JSON.parse(text2);
+    const content = JSON.parse(text);
     return isFields(content) ? content : void 0;
   } catch {
     return void 0;
@@ -50877,7 +51164,7 @@ async function upgrade(api, cluster, target, { upgradeTimeout, log: log2 }) {
 async function followed(api, cluster, target, what, timeout, log2) {
   const beginsUntil = Date.now() + api.timing.settle;
   const deadline = Date.now() + timeout;
-  const progress = new Progress((text2) => log2.info(`${what}: ${text2}`), api.timing.remind);
+  const progress = new Progress((text) => log2.info(`${what}: ${text}`), api.timing.remind);
   let begun = false;
   for (; ; ) {
     await pause(api.timing.poll, api.signal);
@@ -50965,10 +51252,10 @@ async function connected(request, context) {
   return new CloudStack({ endpoint, keys, log: log2, signal, timing, ...ca });
 }
 async function certificates(path5) {
-  const text2 = await readFile7(path5, "utf8").catch((thrown) => {
+  const text = await readFile7(path5, "utf8").catch((thrown) => {
     throw new Failure(sentenceOf(fileFailure("ca-file: cannot read it", path5, thrown)), "Look at ca-file.");
   });
-  if (text2.includes("-----BEGIN CERTIFICATE-----")) return text2;
+  if (text.includes("-----BEGIN CERTIFICATE-----")) return text;
   throw new Failure(
     `ca-file: ${path5} holds no certificate in PEM form`,
     "Set ca-file to a PEM file of the CA."
@@ -51060,10 +51347,114 @@ function throwFailure({ failure }) {
   if (failure !== void 0) throw failure;
 }
 
+// src/machine-cache.ts
+import {
+  constants as constants6,
+  copyFile as copyFile6,
+  link as link2,
+  mkdtemp as mkdtemp2,
+  readdir as readdir4,
+  readFile as readFile8,
+  rm as rm8,
+  stat as stat11,
+  utimes,
+  writeFile as writeFile6
+} from "node:fs/promises";
+import { join as join19 } from "node:path";
+
+// src/piece-cache.ts
+var SCHEMA = "cks-iso-1";
+function formatKey({ kind, name, facts }) {
+  const legible = name.replace(/^https:\/\//, "").replace(/[^A-Za-z0-9._-]+/g, "_");
+  return `${SCHEMA}-${kind}-${legible.slice(0, 200)}-${sha256Of(JSON.stringify([kind, name, ...facts]))}`;
+}
+
+// src/machine-cache.ts
+var TOOL = "cks-iso";
+var LONGEST_UNUSED = 30 * 24 * 60 * 6e4;
+function machineCache(tempDir, log2) {
+  const tools = process.env.RUNNER_TOOL_CACHE;
+  if (tools) return new MachineCache(join19(tools, TOOL), tempDir, log2);
+  log2.info("There is no tool cache here (RUNNER_TOOL_CACHE): nothing is kept for the next run.");
+  return void 0;
+}
+var MachineCache = class {
+  lookups = [];
+  #root;
+  #tempDir;
+  #log;
+  constructor(root, tempDir, log2) {
+    this.#root = root;
+    this.#tempDir = tempDir;
+    this.#log = log2;
+  }
+  async restore(key, path5, check, signal) {
+    const restored = await this.#restore(key, path5, check, signal);
+    this.lookups.push({ name: key.name, hit: restored !== void 0 });
+    return restored;
+  }
+  async save(key, path5, note = "") {
+    const version = versionOf3(key);
+    const staged = await mkdtemp2(join19(this.#tempDir, "cks-iso-keep-"));
+    try {
+      await link2(path5, join19(staged, "piece"));
+      await writeFile6(join19(staged, "note"), note);
+      await cacheDir(staged, TOOL, version, hostArch());
+    } catch (thrown) {
+      this.#log.notice(`The tool cache cannot take ${key.name}: ${reasonOf(thrown)}`);
+      await remove(join19(this.#root, version));
+    } finally {
+      await remove(staged);
+    }
+  }
+  async close() {
+    const versions = await readdir4(this.#root).catch(() => []);
+    for (const version of versions) {
+      const entry = join19(this.#root, version);
+      const used = await stat11(markOf(entry)).catch(() => stat11(entry).catch(() => void 0));
+      if (used !== void 0 && Date.now() - used.mtimeMs > LONGEST_UNUSED) await remove(entry);
+    }
+  }
+  async #restore(key, path5, check, signal) {
+    const version = versionOf3(key);
+    const entry = join19(this.#root, version);
+    try {
+      const kept = find(TOOL, version, hostArch());
+      if (kept === "") return void 0;
+      await copyFile6(join19(kept, "piece"), path5, constants6.COPYFILE_FICLONE);
+      const note = await readFile8(join19(kept, "note"), "utf8");
+      const wrong = await check(path5);
+      if (wrong !== void 0) throw new Error(wrong);
+      const now = /* @__PURE__ */ new Date();
+      await utimes(markOf(entry), now, now);
+      return { note };
+    } catch (thrown) {
+      await remove(path5);
+      if (signal.aborted) return void 0;
+      await remove(entry);
+      this.#log.notice(
+        `The copy of ${key.name} in the tool cache cannot be used: ${reasonOf(thrown)}. Fetching it anew.`
+      );
+      return void 0;
+    }
+  }
+};
+function versionOf3(key) {
+  return `1.0.0-k${sha256Of(formatKey(key)).slice(0, 40)}`;
+}
+function markOf(entry) {
+  return join19(entry, `${hostArch()}.complete`);
+}
+async function remove(path5) {
+  await rm8(path5, { recursive: true, force: true, maxRetries: 3 }).catch(() => {
+  });
+}
+
 // src/record/diff.ts
 function diffRecords(from, to) {
   return {
     ...from.platform === to.platform ? {} : { platform: { from: from.platform, to: to.platform } },
+    ...from.cloudstack === to.cloudstack ? {} : { cloudstack: { from: from.cloudstack, to: to.cloudstack } },
     ...from.epoch === to.epoch ? {} : { epoch: { from: from.epoch, to: to.epoch } },
     versions: changes(
       versionsOf(from),
@@ -51087,18 +51478,19 @@ function diffRecords(from, to) {
     )
   };
 }
-function isSame({ platform: platform3, epoch, versions, files, images }) {
+function isSame({ platform: platform3, cloudstack, epoch, versions, files, images }) {
   const parts2 = [versions, files, images];
   const isQuiet = parts2.every(
     (part) => [part.added, part.removed, part.moved].every(({ length }) => length === 0)
   );
-  return platform3 === void 0 && epoch === void 0 && isQuiet;
+  return platform3 === void 0 && cloudstack === void 0 && epoch === void 0 && isQuiet;
 }
 function formatDiff(diff) {
   if (isSame(diff)) return "No difference.\n";
-  const { platform: platform3, epoch, versions, files, images } = diff;
+  const { platform: platform3, cloudstack, epoch, versions, files, images } = diff;
   const lines = [
     ...platform3 === void 0 ? [] : [`~ platform ${platform3.from} -> ${platform3.to}`],
+    ...cloudstack === void 0 ? [] : [`~ cloudstack ${cloudstack.from} -> ${cloudstack.to}`],
     ...epoch === void 0 ? [] : [`~ epoch ${epoch.from} -> ${epoch.to}`],
     ...linesOf(
       versions,
@@ -51165,79 +51557,19 @@ function repository({ reference }) {
   return parsed === void 0 ? reference : repositoryOf(parsed);
 }
 
-// src/record/sbom.ts
-var import_Enums = __toESM(require_enums(), 1);
-var import_Models = __toESM(require_models(), 1);
-var import_Serialize = __toESM(require_index_node(), 1);
-var import_Spec = __toESM(require_spec(), 1);
-var import_packageurl_js = __toESM(require_packageurl_js(), 1);
-var VERSION_OF = [
-  ["k8s/", "kubernetes"],
-  ["cni/", "cni-plugins"],
-  ["cri-tools/", "crictl"],
-  ["etcd/", "etcd"],
-  ["autoscaler.yaml", "autoscaler"],
-  ["provider.yaml", "ccm"],
-  ["manifest.yaml", "csi"],
-  ["snapshot-crds.yaml", "csi"]
-];
-var PROGRAMS2 = /^(?:k8s|cni|cri-tools|etcd)\//;
-function formatSbom(record, iso) {
-  const bom = new import_Models.Bom({
-    serialNumber: `urn:uuid:${uuidOf(formatRecord(record))}`,
-    metadata: new import_Models.Metadata({
-      timestamp: new Date(record.epoch * 1e3),
-      component: isoComponent(record, iso)
-    })
-  });
-  for (const file of record.files) bom.components.add(fileComponent(file, record));
-  for (const image of record.images) bom.components.add(imageComponent(image, record));
-  const serializer = new import_Serialize.JsonSerializer(new import_Serialize.JSON.Normalize.Factory(import_Spec.Spec1dot6));
-  return `${serializer.serialize(bom, { sortLists: true, space: 2 })}
-`;
+// src/record/read.ts
+async function readRecord2(source, input, context) {
+  const text = await readText({ source, onIso: "versions.txt", input }, context);
+  return parseRecord(text, source);
 }
-function isoComponent({ versions }, { name, sha256 }) {
-  const component = new import_Models.Component(import_Enums.ComponentType.File, name, { bomRef: name });
-  if (versions.kubernetes !== void 0) component.version = versions.kubernetes;
-  if (sha256 !== void 0) component.hashes.set(import_Enums.HashAlgorithm["SHA-256"], sha256);
-  return component;
-}
-function fileComponent({ path: path5, sha256, source }, { versions }) {
-  const type = PROGRAMS2.test(path5) ? import_Enums.ComponentType.Application : import_Enums.ComponentType.File;
-  const component = new import_Models.Component(type, path5, { bomRef: path5 });
-  const [, project] = VERSION_OF.find(([start]) => path5.startsWith(start)) ?? [];
-  const version = project === void 0 ? void 0 : versions[project];
-  if (version !== void 0) component.version = version;
-  component.hashes.set(import_Enums.HashAlgorithm["SHA-256"], sha256);
-  if (/^https?:/.test(source)) {
-    component.externalReferences.add(new import_Models.ExternalReference(source, import_Enums.ExternalReferenceType.Distribution));
-  }
-  return component;
-}
-function imageComponent({ reference: text2, digest, path: path5 }, { platform: platform3 }) {
-  const reference = parseReference(text2, path5);
-  const repository2 = repositoryOf(reference);
-  const purl = new import_packageurl_js.PackageURL("oci", void 0, lastPathPart(reference), digest, {
-    arch: platform3.split("/")[1] ?? "",
-    repository_url: repository2,
-    ...reference.tag === void 0 ? {} : { tag: reference.tag }
-  });
-  return new import_Models.Component(import_Enums.ComponentType.Container, repository2, {
-    bomRef: path5,
-    version: reference.tag ?? digest,
-    purl: purl.toString()
-  });
-}
-function uuidOf(text2) {
-  const hash = sha256Of(text2);
-  const [variant = "8"] = ["8", "9", "a", "b"].slice(Number.parseInt(hash.charAt(16), 16) % 4);
-  return [
-    hash.slice(0, 8),
-    hash.slice(8, 12),
-    `8${hash.slice(13, 16)}`,
-    `${variant}${hash.slice(17, 20)}`,
-    hash.slice(20, 32)
-  ].join("-");
+
+// src/request/read.ts
+async function readRequest(values, context) {
+  const name = values.lock?.trim() ?? "";
+  if (name === "") return parseRequest(values, context);
+  const mirrors = parseMirrors(values.mirrors ?? "");
+  const record = await readRecord2(name, "lock", { ...context, mirrors });
+  return parseRequest(values, { ...context, lock: { name, record } });
 }
 
 // src/signals.ts
@@ -51251,27 +51583,44 @@ function cancelSignal() {
 var CANCELLED = 130;
 var { env } = process;
 var print = process.stdout.write.bind(process.stdout);
-process.stdout.write = process.stderr.write.bind(process.stderr);
+var isDebug2 = env.CKS_ISO_DEBUG !== void 0;
+var tell = process.stderr.write.bind(process.stderr);
+process.stdout.write = (chunk) => !isDebug2 && typeof chunk === "string" && chunk.startsWith("::debug::") ? true : tell(chunk);
 var log = {
   info: (message) => console.error(message),
   notice: (message) => console.error(`notice: ${message}`),
   warning: (message) => console.error(`warning: ${message}`),
   debug: (message) => {
-    if (env.CKS_ISO_DEBUG !== void 0) console.error(message);
+    if (isDebug2) console.error(message);
+  },
+  group: async (name, body) => {
+    console.error(`${name} \u2026`);
+    return await body();
   }
 };
 function environment(cancel) {
-  env.RUNNER_TOOL_CACHE ||= join19(env.XDG_CACHE_HOME || join19(homedir(), ".cache"), "cks-iso");
-  env.RUNNER_TEMP = resolve5(env.RUNNER_TEMP || tmpdir());
+  env.RUNNER_TOOL_CACHE ||= join20(env.XDG_CACHE_HOME || join20(homedir(), ".cache"), "cks-iso");
+  env.RUNNER_TEMP = resolve6(env.RUNNER_TEMP || tmpdir());
   return { log, cancel, tempDir: env.RUNNER_TEMP, ...parseEpoch(env.SOURCE_DATE_EPOCH) };
 }
-async function runBuild(values, cancel) {
-  const request = parseRequest(values, { cwd: process.cwd() });
-  const result = await build(request, environment(cancel));
+function reading(signal) {
+  return { cwd: process.cwd(), tempDir: tmpdir(), log, signal };
+}
+async function runBuild(values, keeps, cancel) {
+  const request = await readRequest(values, reading(cancel));
+  const around = environment(cancel);
+  const cache = keeps ? machineCache(around.tempDir, log) : void 0;
+  let result;
+  try {
+    result = await build(request, { ...around, ...cache === void 0 ? {} : { cache } });
+  } finally {
+    await cache?.close(cancel);
+  }
   log.info(`${sizeOf(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`);
   const times = result.stages.map(({ name, start, end }) => `${name} ${((end - start) / 1e3).toFixed(1)} s`);
   log.info(`${times.join(", ")} (they overlap)`);
   log.info(`versions: ${result.versionsPath}`);
+  log.info(`bill of materials: ${result.sbomPath}`);
   print(`${result.isoPath}
 `);
 }
@@ -51291,54 +51640,46 @@ function valuesOf2(options) {
 async function printImages(files) {
   const found = await Promise.all(
     files.map(async (file) => {
-      const text2 = await readFile8(file, "utf8").catch((thrown) => {
+      const text = await readFile9(file, "utf8").catch((thrown) => {
         throw fileFailure("Cannot read the manifest", file, thrown);
       });
-      return imagesOf(parseManifest2(text2, file));
+      return imagesOf(parseManifest2(text, file));
     })
   );
   for (const image of new Set(found.flat())) print(`${image}
 `);
 }
-async function recordOf2(path5) {
-  if (!path5.endsWith(".iso")) {
-    const record = await readFile8(path5, "utf8").catch((thrown) => {
-      throw fileFailure("Cannot read the record", path5, thrown);
-    });
-    return parseRecord(record, path5);
-  }
-  const iso = await openIso(path5);
-  try {
-    return parseRecord(await text(iso, "versions.txt"), `versions.txt of ${path5}`);
-  } finally {
-    await iso.close();
-  }
-}
 function commandLine(cancel) {
   const program3 = new Command("cks-iso").description("Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.").configureHelp({ subcommandTerm: (command) => command.name() }).version(package_default.version).exitOverride();
-  settingOptions(program3.command("build").description("build an ISO; prints its path")).action(
-    async (options) => await runBuild(valuesOf2(options), cancel)
+  settingOptions(program3.command("build").description("build an ISO; prints its path")).option("--no-cache", "fetch everything anew, and keep nothing for the next build").action(
+    async ({ cache, ...options }) => await runBuild(valuesOf2(options), cache, cancel)
   );
   settingOptions(program3.command("plan").description("print what would be built, as YAML, and stop")).action(
     async (options) => {
-      const request = parseRequest(valuesOf2(options), { cwd: process.cwd() });
+      const request = await readRequest(valuesOf2(options), reading(cancel));
       const plan = await describePlan(request, environment(cancel));
       print((0, import_yaml8.stringify)(plan, { aliasDuplicateObjects: false }));
     }
   );
   program3.command("images <files...>").description("print the image references of manifests, one a line, as written").action(printImages);
-  program3.command("verify <iso>").description("check an ISO of any origin as nodes will use it").option("--cloudstack-version <value>", `as for build (default: ${DEFAULTS.cloudstack})`).action(async (iso, options) => {
-    const cloudstack = parseCloudStack(options.cloudstackVersion ?? DEFAULTS.cloudstack);
-    const findings = await verify(iso, cloudstack, environment(cancel));
+  program3.command("verify <iso>").description("check an ISO of any origin as nodes will use it").option(
+    "--cloudstack-version <value>",
+    `as for build (default: what its versions.txt says, else ${DEFAULTS.cloudstack})`
+  ).action(async (iso, options) => {
+    const { cloudstackVersion: wanted } = options;
+    const asked = wanted === void 0 ? void 0 : parseCloudStack(wanted);
+    const { findings, cloudstack } = await verify(iso, asked, environment(cancel));
     if (findings.length > 0) log.info(formatFindings(findings));
     print(`${iso}: sound for CloudStack ${cloudstack}
 `);
   });
   program3.command("sbom <file>").description("print the bill of materials of an ISO, or of a versions.txt, as CycloneDX JSON").action(async (file) => {
-    print(formatSbom(await recordOf2(file), { name: basename3(file).replace(/\.versions\.txt$/, ".iso") }));
+    const record = await readRecord2(file, "file", { ...reading(cancel), mirrors: [] });
+    print(formatSbom(record, { name: basename3(file).replace(/\.versions\.txt$/, ".iso") }));
   });
   program3.command("diff <a> <b>").description("print what changed between two ISOs or versions.txt files").option("--json", "as JSON").action(async (a, b, options) => {
-    const diff = diffRecords(await recordOf2(a), await recordOf2(b));
+    const context = { ...reading(cancel), mirrors: [] };
+    const diff = diffRecords(await readRecord2(a, "a", context), await readRecord2(b, "b", context));
     print(options.json === true ? `${JSON.stringify(diff)}
 ` : formatDiff(diff));
   });
@@ -51349,7 +51690,7 @@ function commandLine(cancel) {
     cwd: process.cwd(),
     tempDir: tmpdir(),
     env,
-    print: (text2) => void print(`${text2}
+    print: (text) => void print(`${text}
 `)
   });
   return program3;
@@ -51378,6 +51719,7 @@ function positionalCommand(program3, cancel) {
     };
     await runBuild(
       Object.fromEntries(Object.entries(values).map(([key, value]) => [key, value ?? ""])),
+      true,
       cancel
     );
   });

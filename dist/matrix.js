@@ -21396,6 +21396,9 @@ function issueCommand(command, properties2, message) {
   const cmd = new Command(command, properties2, message);
   process.stdout.write(cmd.toString() + os.EOL);
 }
+function issue(name, message = "") {
+  issueCommand(name, {}, message);
+}
 var CMD_STRING = "::";
 var Command = class {
   constructor(command, properties2, message) {
@@ -23218,6 +23221,33 @@ var platform = os4.platform();
 var arch = os4.arch();
 
 // node_modules/@actions/core/lib/core.js
+var __awaiter7 = function(thisArg, _arguments, P, generator) {
+  function adopt(value) {
+    return value instanceof P ? value : new P(function(resolve2) {
+      resolve2(value);
+    });
+  }
+  return new (P || (P = Promise))(function(resolve2, reject) {
+    function fulfilled(value) {
+      try {
+        step(generator.next(value));
+      } catch (e) {
+        reject(e);
+      }
+    }
+    function rejected(value) {
+      try {
+        step(generator["throw"](value));
+      } catch (e) {
+        reject(e);
+      }
+    }
+    function step(result) {
+      result.done ? resolve2(result.value) : adopt(result.value).then(fulfilled, rejected);
+    }
+    step((generator = generator.apply(thisArg, _arguments || [])).next());
+  });
+};
 var ExitCode;
 (function(ExitCode2) {
   ExitCode2[ExitCode2["Success"] = 0] = "Success";
@@ -23260,6 +23290,24 @@ function notice(message, properties2 = {}) {
 function info(message) {
   process.stdout.write(message + os5.EOL);
 }
+function startGroup(name) {
+  issue("group", name);
+}
+function endGroup() {
+  issue("endgroup");
+}
+function group(name, fn) {
+  return __awaiter7(this, void 0, void 0, function* () {
+    startGroup(name);
+    let result;
+    try {
+      result = yield fn();
+    } finally {
+      endGroup();
+    }
+    return result;
+  });
+}
 
 // src/errors.ts
 var Failure = class extends Error {
@@ -23294,7 +23342,8 @@ function runnerLog() {
     info: (message) => info(harmless(message)),
     debug: (message) => debug(message),
     notice: (message) => notice(message),
-    warning: (message, place) => warning(message, properties(place))
+    warning: (message, place) => warning(message, properties(place)),
+    group: async (name, body) => await group(name, body)
   };
 }
 function harmless(message) {
@@ -23305,8 +23354,14 @@ function properties(place) {
   return { file: place.file, ...place.line === void 0 ? {} : { startLine: place.line } };
 }
 
+// src/images/reference.ts
+var DOMAIN_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?";
+var DOMAIN = new RegExp(`^(?:${DOMAIN_LABEL}(?:\\.${DOMAIN_LABEL})*|\\[[a-fA-F0-9:]+\\])(?::[0-9]+)?$`);
+var PATH_PART = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";
+var PATH = new RegExp(`^${PATH_PART}(?:/${PATH_PART})*$`);
+
 // src/github/summary.ts
-var TABLE_BUDGET = 18e4;
+var TABLE_BUDGET = 15e4;
 var LONGEST_CELL = 500;
 function cell(text) {
   const characters = [
@@ -23414,6 +23469,15 @@ function withoutSlash(url) {
   return url.replace(/\/+$/, "");
 }
 
+// src/request/switch.ts
+function parseSwitch(text, name) {
+  if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true";
+  throw new Failure(
+    `${name}: ${JSON.stringify(text)} is neither true nor false`,
+    `Set ${name} to true or false.`
+  );
+}
+
 // src/matrix/settings.ts
 var MATRIX_SETTINGS = [
   {
@@ -23462,7 +23526,7 @@ function parseMatrixRequest(values) {
     archs: [...new Set(words(textOf("arch")).map(parseArch))],
     released: lines.filter((line) => !isRepository(line)),
     repositories: lines.filter(isRepository).map(parseRepository),
-    includePrereleases: parseBoolean("include-prereleases", textOf("include-prereleases")),
+    includePrereleases: parseSwitch(textOf("include-prereleases"), "include-prereleases"),
     mirrors: parseMirrors(textOf("mirrors"))
   };
 }
@@ -23507,14 +23571,6 @@ function parseRepository(url) {
   }
   return url;
 }
-function parseBoolean(name, text) {
-  if (/^true$/i.test(text)) return true;
-  if (/^false$/i.test(text)) return false;
-  throw new Failure(
-    `${name}: ${JSON.stringify(text)} is neither true nor false`,
-    `Set ${name} to true or false.`
-  );
-}
 function words(text) {
   return text.split(/[\s,]+/).filter((word) => word !== "");
 }
@@ -23543,6 +23599,14 @@ var IS_MAC = process.platform === "darwin";
 // src/request/epoch.ts
 function isUsableEpoch(seconds) {
   return Number.isInteger(seconds) && seconds >= 1 && seconds < 4102444800;
+}
+
+// src/request/lock.ts
+function notAsLocked(what, found, locked) {
+  return new Failure(
+    `${what} has changed: it is ${found} now, and the lock says ${locked}`,
+    "The ISO of the lock cannot be built from it. Find out who changed it; name a mirror that kept it in mirrors, or leave lock empty to build with what is there now."
+  );
 }
 
 // src/together.ts
@@ -23705,15 +23769,17 @@ var Downloads = class {
   async #candidate(request, candidate, path4) {
     const part = `${path4}.part`;
     try {
-      const { checksumUrl } = candidate;
-      const checksum = checksumUrl === void 0 ? Promise.resolve(void 0) : this.#checksum(request, candidate.url, checksumUrl, path4);
-      const [downloaded, published] = await together([
+      const { checksumUrl, lockedSha256 } = candidate;
+      const checksum = lockedSha256 !== void 0 || checksumUrl === void 0 ? Promise.resolve(lockedSha256) : this.#checksum(request, candidate.url, checksumUrl, path4);
+      const [downloaded, expected] = await together([
         this.#cachedBytes(request, candidate.url, part, checksum),
         checksum
       ]);
-      if (published !== void 0 && published !== downloaded.sha256) {
+      if (expected !== void 0 && expected !== downloaded.sha256) {
+        const [found, what] = [`SHA-256 ${downloaded.sha256}`, `${request.what}: ${candidate.url}`];
+        if (lockedSha256 !== void 0) throw notAsLocked(what, found, lockedSha256);
         throw new Failure(
-          `${request.what}: ${candidate.url} has SHA-256 ${downloaded.sha256}, but ${checksumUrl} says ${published}`,
+          `${what} has ${found}, but ${checksumUrl} says ${expected}`,
           `Run again; if it stays, the file or its mirror was altered: choose another ${request.input} and tell its publisher.`
         );
       }
@@ -23726,7 +23792,7 @@ var Downloads = class {
       throw thrown;
     }
   }
-  /** As #bytes; by way of the cache, where there is one and the publisher gives a checksum to trust it by. */
+  /** As #bytes; by way of the cache, where there is one and a checksum to trust it by. */
   async #cachedBytes(request, url, part, checksum) {
     const cache = this.#cache;
     const sha256 = cache === void 0 ? void 0 : await checksum.catch(() => void 0);
@@ -24027,20 +24093,23 @@ function tailOf(output) {
 }
 
 // src/workspace.ts
-async function withWorkspace(parent, cancel, body) {
+async function withWorkspace(parent, cancel, body, runId) {
   const failed = new AbortController();
   const signal = AbortSignal.any([cancel, failed.signal]);
   const dir = await mkdtemp(join4(parent, "cks-iso-")).catch((thrown) => {
     throw fileFailure("Cannot make a working directory", parent, thrown);
   });
-  const programs = new Programs(signal);
+  const programs = new Programs(signal, runId);
   try {
     return await body({ dir, programs, signal, stop: () => failed.abort() });
   } finally {
     failed.abort();
     await programs.stopAll();
-    await rm3(dir, { recursive: true, force: true, maxRetries: 3 });
+    await removeAll([dir]);
   }
+}
+async function removeAll(dirs) {
+  for (const dir of dirs) await rm3(dir, { recursive: true, force: true, maxRetries: 3 });
 }
 
 // src/matrix/resolve.ts

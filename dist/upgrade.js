@@ -2160,9 +2160,9 @@ var require_dispatcher_base = __commonJS({
       }
       close(callback) {
         if (callback === void 0) {
-          return new Promise((resolve2, reject) => {
+          return new Promise((resolve3, reject) => {
             this.close((err, data) => {
-              return err ? reject(err) : resolve2(data);
+              return err ? reject(err) : resolve3(data);
             });
           });
         }
@@ -2200,12 +2200,12 @@ var require_dispatcher_base = __commonJS({
           err = null;
         }
         if (callback === void 0) {
-          return new Promise((resolve2, reject) => {
+          return new Promise((resolve3, reject) => {
             this.destroy(err, (err2, data) => {
               return err2 ? (
                 /* istanbul ignore next: should never error */
                 reject(err2)
-              ) : resolve2(data);
+              ) : resolve3(data);
             });
           });
         }
@@ -4472,8 +4472,8 @@ var require_util2 = __commonJS({
     function createDeferredPromise() {
       let res;
       let rej;
-      const promise = new Promise((resolve2, reject) => {
-        res = resolve2;
+      const promise = new Promise((resolve3, reject) => {
+        res = resolve3;
         rej = reject;
       });
       return { promise, resolve: res, reject: rej };
@@ -6724,12 +6724,12 @@ upgrade: ${upgrade2}\r
           cb();
         }
       }
-      const waitForDrain = () => new Promise((resolve2, reject) => {
+      const waitForDrain = () => new Promise((resolve3, reject) => {
         assert(callback === null);
         if (socket[kError]) {
           reject(socket[kError]);
         } else {
-          callback = resolve2;
+          callback = resolve3;
         }
       });
       socket.on("close", onDrain).on("drain", onDrain);
@@ -7399,12 +7399,12 @@ var require_client_h2 = __commonJS({
           cb();
         }
       }
-      const waitForDrain = () => new Promise((resolve2, reject) => {
+      const waitForDrain = () => new Promise((resolve3, reject) => {
         assert(callback === null);
         if (socket[kError]) {
           reject(socket[kError]);
         } else {
-          callback = resolve2;
+          callback = resolve3;
         }
       });
       h2stream.on("close", onDrain).on("drain", onDrain);
@@ -7883,16 +7883,16 @@ var require_client = __commonJS({
         return this[kNeedDrain] < 2;
       }
       async [kClose]() {
-        return new Promise((resolve2) => {
+        return new Promise((resolve3) => {
           if (this[kSize]) {
-            this[kClosedResolve] = resolve2;
+            this[kClosedResolve] = resolve3;
           } else {
-            resolve2(null);
+            resolve3(null);
           }
         });
       }
       async [kDestroy](err) {
-        return new Promise((resolve2) => {
+        return new Promise((resolve3) => {
           const requests = this[kQueue].splice(this[kPendingIdx]);
           for (let i = 0; i < requests.length; i++) {
             const request = requests[i];
@@ -7903,7 +7903,7 @@ var require_client = __commonJS({
               this[kClosedResolve]();
               this[kClosedResolve] = null;
             }
-            resolve2(null);
+            resolve3(null);
           };
           if (this[kHTTPContext]) {
             this[kHTTPContext].destroy(err, callback);
@@ -7954,7 +7954,7 @@ var require_client = __commonJS({
         });
       }
       try {
-        const socket = await new Promise((resolve2, reject) => {
+        const socket = await new Promise((resolve3, reject) => {
           client[kConnector]({
             host,
             hostname,
@@ -7966,7 +7966,7 @@ var require_client = __commonJS({
             if (err) {
               reject(err);
             } else {
-              resolve2(socket2);
+              resolve3(socket2);
             }
           });
         });
@@ -8302,8 +8302,8 @@ var require_pool_base = __commonJS({
         if (this[kQueue].isEmpty()) {
           await Promise.all(this[kClients].map((c) => c.close()));
         } else {
-          await new Promise((resolve2) => {
-            this[kClosedResolve] = resolve2;
+          await new Promise((resolve3) => {
+            this[kClosedResolve] = resolve3;
           });
         }
       }
@@ -9572,7 +9572,7 @@ var require_readable = __commonJS({
         if (this._readableState.closeEmitted) {
           return null;
         }
-        return await new Promise((resolve2, reject) => {
+        return await new Promise((resolve3, reject) => {
           if (this[kContentLength] > limit) {
             this.destroy(new AbortError());
           }
@@ -9585,7 +9585,7 @@ var require_readable = __commonJS({
             if (signal?.aborted) {
               reject(signal.reason ?? new AbortError());
             } else {
-              resolve2(null);
+              resolve3(null);
             }
           }).on("error", noop).on("data", function(chunk) {
             limit -= chunk.length;
@@ -9604,7 +9604,7 @@ var require_readable = __commonJS({
     }
     async function consume(stream, type) {
       assert(!stream[kConsume]);
-      return new Promise((resolve2, reject) => {
+      return new Promise((resolve3, reject) => {
         if (isUnusable(stream)) {
           const rState = stream._readableState;
           if (rState.destroyed && rState.closeEmitted === false) {
@@ -9621,7 +9621,7 @@ var require_readable = __commonJS({
             stream[kConsume] = {
               type,
               stream,
-              resolve: resolve2,
+              resolve: resolve3,
               reject,
               length: 0,
               body: []
@@ -9691,18 +9691,18 @@ var require_readable = __commonJS({
       return buffer;
     }
     function consumeEnd(consume2) {
-      const { type, body, resolve: resolve2, stream, length } = consume2;
+      const { type, body, resolve: resolve3, stream, length } = consume2;
       try {
         if (type === "text") {
-          resolve2(chunksDecode(body, length));
+          resolve3(chunksDecode(body, length));
         } else if (type === "json") {
-          resolve2(JSON.parse(chunksDecode(body, length)));
+          resolve3(JSON.parse(chunksDecode(body, length)));
         } else if (type === "arrayBuffer") {
-          resolve2(chunksConcat(body, length).buffer);
+          resolve3(chunksConcat(body, length).buffer);
         } else if (type === "blob") {
-          resolve2(new Blob(body, { type: stream[kContentType] }));
+          resolve3(new Blob(body, { type: stream[kContentType] }));
         } else if (type === "bytes") {
-          resolve2(chunksConcat(body, length));
+          resolve3(chunksConcat(body, length));
         }
         consumeFinish(consume2);
       } catch (err) {
@@ -9959,9 +9959,9 @@ var require_api_request = __commonJS({
     };
     function request(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve2, reject) => {
+        return new Promise((resolve3, reject) => {
           request.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve2(data);
+            return err ? reject(err) : resolve3(data);
           });
         });
       }
@@ -10184,9 +10184,9 @@ var require_api_stream = __commonJS({
     };
     function stream(opts, factory, callback) {
       if (callback === void 0) {
-        return new Promise((resolve2, reject) => {
+        return new Promise((resolve3, reject) => {
           stream.call(this, opts, factory, (err, data) => {
-            return err ? reject(err) : resolve2(data);
+            return err ? reject(err) : resolve3(data);
           });
         });
       }
@@ -10471,9 +10471,9 @@ var require_api_upgrade = __commonJS({
     };
     function upgrade2(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve2, reject) => {
+        return new Promise((resolve3, reject) => {
           upgrade2.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve2(data);
+            return err ? reject(err) : resolve3(data);
           });
         });
       }
@@ -10565,9 +10565,9 @@ var require_api_connect = __commonJS({
     };
     function connect(opts, callback) {
       if (callback === void 0) {
-        return new Promise((resolve2, reject) => {
+        return new Promise((resolve3, reject) => {
           connect.call(this, opts, (err, data) => {
-            return err ? reject(err) : resolve2(data);
+            return err ? reject(err) : resolve3(data);
           });
         });
       }
@@ -14430,7 +14430,7 @@ var require_fetch = __commonJS({
       function dispatch({ body }) {
         const url = requestCurrentURL(request);
         const agent = fetchParams.controller.dispatcher;
-        return new Promise((resolve2, reject) => agent.dispatch(
+        return new Promise((resolve3, reject) => agent.dispatch(
           {
             path: url.pathname + url.search,
             origin: url.origin,
@@ -14506,7 +14506,7 @@ var require_fetch = __commonJS({
               }
               this.body = new Readable({ read: resume });
               const onError = this.onError.bind(this);
-              resolve2({
+              resolve3({
                 status,
                 statusText,
                 headersList,
@@ -14549,7 +14549,7 @@ var require_fetch = __commonJS({
               for (let i = 0; i < rawHeaders.length; i += 2) {
                 headersList.append(bufferToLowerCasedHeaderName(rawHeaders[i]), rawHeaders[i + 1].toString("latin1"), true);
               }
-              resolve2({
+              resolve3({
                 status,
                 statusText: STATUS_CODES[status],
                 headersList,
@@ -18290,8 +18290,8 @@ var require_util8 = __commonJS({
       return true;
     }
     function delay(ms) {
-      return new Promise((resolve2) => {
-        setTimeout(resolve2, ms).unref();
+      return new Promise((resolve3) => {
+        setTimeout(resolve3, ms).unref();
       });
     }
     module.exports = {
@@ -28726,6 +28726,9 @@ function issueCommand(command, properties2, message) {
   const cmd = new Command(command, properties2, message);
   process.stdout.write(cmd.toString() + os.EOL);
 }
+function issue(name, message = "") {
+  issueCommand(name, {}, message);
+}
 var CMD_STRING = "::";
 var Command = class {
   constructor(command, properties2, message) {
@@ -28879,11 +28882,11 @@ var tunnel = __toESM(require_tunnel2(), 1);
 var import_undici = __toESM(require_undici(), 1);
 var __awaiter = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve2) {
-      resolve2(value);
+    return value instanceof P ? value : new P(function(resolve3) {
+      resolve3(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve2, reject) {
+  return new (P || (P = Promise))(function(resolve3, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -28899,7 +28902,7 @@ var __awaiter = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve2(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve3(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -28972,26 +28975,26 @@ var HttpClientResponse = class {
   }
   readBody() {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve2) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve3) => __awaiter(this, void 0, void 0, function* () {
         let output = Buffer.alloc(0);
         this.message.on("data", (chunk) => {
           output = Buffer.concat([output, chunk]);
         });
         this.message.on("end", () => {
-          resolve2(output.toString());
+          resolve3(output.toString());
         });
       }));
     });
   }
   readBodyBuffer() {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve2) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve3) => __awaiter(this, void 0, void 0, function* () {
         const chunks = [];
         this.message.on("data", (chunk) => {
           chunks.push(chunk);
         });
         this.message.on("end", () => {
-          resolve2(Buffer.concat(chunks));
+          resolve3(Buffer.concat(chunks));
         });
       }));
     });
@@ -29194,14 +29197,14 @@ var HttpClient = class {
    */
   requestRaw(info2, data) {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve2, reject) => {
+      return new Promise((resolve3, reject) => {
         function callbackForResult(err, res) {
           if (err) {
             reject(err);
           } else if (!res) {
             reject(new Error("Unknown error"));
           } else {
-            resolve2(res);
+            resolve3(res);
           }
         }
         this.requestRawWithCallback(info2, data, callbackForResult);
@@ -29445,12 +29448,12 @@ var HttpClient = class {
     return __awaiter(this, void 0, void 0, function* () {
       retryNumber = Math.min(ExponentialBackoffCeiling, retryNumber);
       const ms = ExponentialBackoffTimeSlice * Math.pow(2, retryNumber);
-      return new Promise((resolve2) => setTimeout(() => resolve2(), ms));
+      return new Promise((resolve3) => setTimeout(() => resolve3(), ms));
     });
   }
   _processResponse(res, options) {
     return __awaiter(this, void 0, void 0, function* () {
-      return new Promise((resolve2, reject) => __awaiter(this, void 0, void 0, function* () {
+      return new Promise((resolve3, reject) => __awaiter(this, void 0, void 0, function* () {
         const statusCode = res.message.statusCode || 0;
         const response = {
           statusCode,
@@ -29458,7 +29461,7 @@ var HttpClient = class {
           headers: {}
         };
         if (statusCode === HttpCodes.NotFound) {
-          resolve2(response);
+          resolve3(response);
         }
         function dateTimeDeserializer(key, value) {
           if (typeof value === "string") {
@@ -29497,7 +29500,7 @@ var HttpClient = class {
           err.result = response.result;
           reject(err);
         } else {
-          resolve2(response);
+          resolve3(response);
         }
       }));
     });
@@ -29510,11 +29513,11 @@ import { EOL as EOL3 } from "os";
 import { constants, promises } from "fs";
 var __awaiter2 = function(thisArg, _arguments, P, generator) {
   function adopt(value) {
-    return value instanceof P ? value : new P(function(resolve2) {
-      resolve2(value);
+    return value instanceof P ? value : new P(function(resolve3) {
+      resolve3(value);
     });
   }
-  return new (P || (P = Promise))(function(resolve2, reject) {
+  return new (P || (P = Promise))(function(resolve3, reject) {
     function fulfilled(value) {
       try {
         step(generator.next(value));
@@ -29530,7 +29533,7 @@ var __awaiter2 = function(thisArg, _arguments, P, generator) {
       }
     }
     function step(result) {
-      result.done ? resolve2(result.value) : adopt(result.value).then(fulfilled, rejected);
+      result.done ? resolve3(result.value) : adopt(result.value).then(fulfilled, rejected);
     }
     step((generator = generator.apply(thisArg, _arguments || [])).next());
   });
@@ -29807,6 +29810,33 @@ var platform = os3.platform();
 var arch = os3.arch();
 
 // node_modules/@actions/core/lib/core.js
+var __awaiter3 = function(thisArg, _arguments, P, generator) {
+  function adopt(value) {
+    return value instanceof P ? value : new P(function(resolve3) {
+      resolve3(value);
+    });
+  }
+  return new (P || (P = Promise))(function(resolve3, reject) {
+    function fulfilled(value) {
+      try {
+        step(generator.next(value));
+      } catch (e) {
+        reject(e);
+      }
+    }
+    function rejected(value) {
+      try {
+        step(generator["throw"](value));
+      } catch (e) {
+        reject(e);
+      }
+    }
+    function step(result) {
+      result.done ? resolve3(result.value) : adopt(result.value).then(fulfilled, rejected);
+    }
+    step((generator = generator.apply(thisArg, _arguments || [])).next());
+  });
+};
 var ExitCode;
 (function(ExitCode2) {
   ExitCode2[ExitCode2["Success"] = 0] = "Success";
@@ -29851,6 +29881,24 @@ function notice(message, properties2 = {}) {
 }
 function info(message) {
   process.stdout.write(message + os4.EOL);
+}
+function startGroup(name) {
+  issue("group", name);
+}
+function endGroup() {
+  issue("endgroup");
+}
+function group(name, fn) {
+  return __awaiter3(this, void 0, void 0, function* () {
+    startGroup(name);
+    let result;
+    try {
+      result = yield fn();
+    } finally {
+      endGroup();
+    }
+    return result;
+  });
 }
 
 // src/cloudstack/request.ts
@@ -29900,6 +29948,15 @@ function parseArch(text) {
   throw new Failure(
     `arch: ${JSON.stringify(text)} is no architecture that CloudStack nodes run`,
     "Set arch to amd64 (x86_64) or arm64 (aarch64)."
+  );
+}
+
+// src/request/switch.ts
+function parseSwitch(text, name) {
+  if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true";
+  throw new Failure(
+    `${name}: ${JSON.stringify(text)} is neither true nor false`,
+    `Set ${name} to true or false.`
   );
 }
 
@@ -30084,7 +30141,7 @@ function parseCloudStackRequest(values, front, context) {
     zones: parseList(text("zones")),
     semver: read("kubernetes-version", parseRelease),
     versionName: text("version-name") || void 0,
-    dryRun: read("dry-run", parseBoolean)
+    dryRun: read("dry-run", parseSwitch)
   };
   const registering = registers && {
     url: read("iso-url", parseIsoUrl),
@@ -30092,7 +30149,7 @@ function parseCloudStackRequest(values, front, context) {
     arch: read("arch", parseArch),
     minCpu: read("min-cpu", parseCount),
     minMemory: read("min-memory", parseCount),
-    directDownload: read("direct-download", parseBoolean),
+    directDownload: read("direct-download", parseSwitch),
     timeout: read("register-timeout", parseMinutes)
   };
   const upgrading = upgrades && {
@@ -30180,13 +30237,6 @@ function parseRedeploy(text, source) {
 }
 function parseList(text) {
   return text.split(/[\n,]/).map((each) => each.trim()).filter((each) => each !== "");
-}
-function parseBoolean(text, name) {
-  if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true";
-  throw new Failure(
-    `${name}: ${JSON.stringify(text)} is neither true nor false`,
-    `Set ${name} to true or false.`
-  );
 }
 function parseCount(text, name) {
   if (/^[1-9]\d{0,6}$/.test(text)) return Number(text);
@@ -30734,10 +30784,10 @@ async function zonesCalled(api, wanted) {
   });
 }
 
-// src/cloudstack/manifest.ts
+// src/iso/text.ts
 import { randomUUID as randomUUID2 } from "node:crypto";
 import { readFile as readFile2 } from "node:fs/promises";
-import { isAbsolute, join } from "node:path";
+import { join, resolve as resolve2 } from "node:path";
 
 // src/fetch/download.ts
 import { createHash as createHash2 } from "node:crypto";
@@ -30765,6 +30815,14 @@ function isUsableEpoch(seconds) {
   return Number.isInteger(seconds) && seconds >= 1 && seconds < 4102444800;
 }
 
+// src/request/lock.ts
+function notAsLocked(what, found, locked) {
+  return new Failure(
+    `${what} has changed: it is ${found} now, and the lock says ${locked}`,
+    "The ISO of the lock cannot be built from it. Find out who changed it; name a mirror that kept it in mirrors, or leave lock empty to build with what is there now."
+  );
+}
+
 // src/request/mirrors.ts
 function mirroredUrl(mirrors, url) {
   const fitting = mirrors.filter(({ from }) => from.includes("://") && isPrefix(from, url));
@@ -30773,6 +30831,9 @@ function mirroredUrl(mirrors, url) {
 }
 function isPrefix(prefix, url) {
   return url.startsWith(prefix) && (url.length === prefix.length || "/?".includes(url.charAt(prefix.length)));
+}
+function hasUser(text) {
+  return /:\/\/[^/\s]*@/.test(text);
 }
 
 // src/together.ts
@@ -30899,15 +30960,17 @@ var Downloads = class {
   async #candidate(request, candidate, path) {
     const part = `${path}.part`;
     try {
-      const { checksumUrl } = candidate;
-      const checksum = checksumUrl === void 0 ? Promise.resolve(void 0) : this.#checksum(request, candidate.url, checksumUrl, path);
-      const [downloaded, published] = await together([
+      const { checksumUrl, lockedSha256 } = candidate;
+      const checksum = lockedSha256 !== void 0 || checksumUrl === void 0 ? Promise.resolve(lockedSha256) : this.#checksum(request, candidate.url, checksumUrl, path);
+      const [downloaded, expected] = await together([
         this.#cachedBytes(request, candidate.url, part, checksum),
         checksum
       ]);
-      if (published !== void 0 && published !== downloaded.sha256) {
+      if (expected !== void 0 && expected !== downloaded.sha256) {
+        const [found, what] = [`SHA-256 ${downloaded.sha256}`, `${request.what}: ${candidate.url}`];
+        if (lockedSha256 !== void 0) throw notAsLocked(what, found, lockedSha256);
         throw new Failure(
-          `${request.what}: ${candidate.url} has SHA-256 ${downloaded.sha256}, but ${checksumUrl} says ${published}`,
+          `${what} has ${found}, but ${checksumUrl} says ${expected}`,
           `Run again; if it stays, the file or its mirror was altered: choose another ${request.input} and tell its publisher.`
         );
       }
@@ -30920,7 +30983,7 @@ var Downloads = class {
       throw thrown;
     }
   }
-  /** As #bytes; by way of the cache, where there is one and the publisher gives a checksum to trust it by. */
+  /** As #bytes; by way of the cache, where there is one and a checksum to trust it by. */
   async #cachedBytes(request, url, part, checksum) {
     const cache = this.#cache;
     const sha256 = cache === void 0 ? void 0 : await checksum.catch(() => void 0);
@@ -31412,6 +31475,55 @@ async function* readExtents(bytes, extents, range) {
   }
 }
 
+// src/iso/text.ts
+var LARGEST_TEXT = 32 * 1024 * 1024;
+async function textOnIso(iso, path) {
+  const entry = iso.entries.find((each) => each.path === path);
+  if (entry !== void 0 && entry.size > LARGEST_TEXT) {
+    throw new Failure(`${path} has ${entry.size} bytes, too many for a text`, "Build the ISO again.");
+  }
+  const pieces = [];
+  for await (const piece of iso.read(path)) pieces.push(piece);
+  return Buffer.concat(pieces).toString();
+}
+async function readText(request, context) {
+  const { source, onIso, input } = request;
+  if (new RegExp("\\p{Cc}", "u").test(source)) {
+    throw new Failure(
+      `${input}: ${JSON.stringify(source)} holds a line end or control character`,
+      `Set ${input} to one path or URL.`
+    );
+  }
+  if (hasUser(source)) {
+    throw new Failure(
+      `${input}: the URL holds a user or password (not shown here)`,
+      `Download the ${onIso} in a step before, and set ${input} to its path.`
+    );
+  }
+  if (/^https?:\/\//i.test(source)) {
+    const downloads = new Downloads(context);
+    const wanted = { what: onIso, input, candidates: [{ url: source }] };
+    const { text } = await downloads.text(wanted, join(context.tempDir, `cks-iso-${randomUUID2()}.txt`));
+    return text;
+  }
+  const path = resolve2(context.cwd, source);
+  if (path.toLowerCase().endsWith(".iso")) {
+    const iso = await openIso(path);
+    try {
+      return await textOnIso(iso, onIso);
+    } finally {
+      await iso.close();
+    }
+  }
+  return await readFile2(path, "utf8").catch((thrown) => {
+    throw new Failure(
+      `${input}: ${fileFailure("cannot read it", path, thrown).message.split("\n")[0]}`,
+      `Set ${input} to the path or URL of a ${onIso}, or to the path of an ISO.`,
+      { cause: thrown }
+    );
+  });
+}
+
 // src/manifests/nodes.ts
 var import_yaml = __toESM(require_dist(), 1);
 function resolved(aliases, node) {
@@ -31585,16 +31697,16 @@ var POD_SPECS = new Map([
   ["/DeploymentConfig", TEMPLATE],
   ["apps.openshift.io/DeploymentConfig", TEMPLATE],
   ...["apps", "extensions"].flatMap(
-    (group) => ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].map(
-      (kind) => [`${group}/${kind}`, TEMPLATE]
+    (group2) => ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].map(
+      (kind) => [`${group2}/${kind}`, TEMPLATE]
     )
   ),
   ["batch/Job", TEMPLATE],
   ["batch/CronJob", ["spec", "jobTemplate", ...TEMPLATE]]
 ]);
 function podSpecOf(aliases, object) {
-  const group = object.apiVersion.includes("/") ? object.apiVersion.split("/", 1)[0] : "";
-  const path = POD_SPECS.get(`${group}/${object.kind}`);
+  const group2 = object.apiVersion.includes("/") ? object.apiVersion.split("/", 1)[0] : "";
+  const path = POD_SPECS.get(`${group2}/${object.kind}`);
   return path === void 0 ? void 0 : at(aliases, object.node, ...path);
 }
 
@@ -31720,42 +31832,11 @@ function requireAutoscalerPlaceholders(manifest) {
 
 // src/cloudstack/manifest.ts
 async function autoscalerManifest(source, context) {
-  const manifest = parseManifest(await textFrom(source, context), source);
+  const request = { source, onIso: "autoscaler.yaml", input: "autoscaler-manifest" };
+  const manifest = parseManifest(await readText(request, { ...context, mirrors: [] }), source);
   requireAutoscalerPlaceholders(manifest);
   return manifest;
 }
-async function textFrom(source, context) {
-  if (/^https?:\/\//i.test(source)) {
-    const downloads = new Downloads({ mirrors: [], log: context.log, signal: context.signal });
-    const request = {
-      what: "the autoscaler manifest",
-      input: "autoscaler-manifest",
-      candidates: [{ url: source }]
-    };
-    const { text } = await downloads.text(request, join(context.tempDir, `cks-iso-${randomUUID2()}.yaml`));
-    return text;
-  }
-  const path = isAbsolute(source) ? source : join(context.cwd, source);
-  if (path.toLowerCase().endsWith(".iso")) return await textOnIso(path);
-  return await readFile2(path, "utf8").catch((thrown) => {
-    throw new Failure(
-      `autoscaler-manifest: ${fileFailure("cannot read it", path, thrown).message.split("\n")[0]}`,
-      "Set autoscaler-manifest to the ISO, or to its autoscaler.yaml, a file or a URL.",
-      { cause: thrown }
-    );
-  });
-}
-async function textOnIso(path) {
-  const iso = await openIso(path);
-  try {
-    const pieces = [];
-    for await (const piece of iso.read(ON_THE_ISO)) pieces.push(piece);
-    return Buffer.concat(pieces).toString("utf8");
-  } finally {
-    await iso.close();
-  }
-}
-var ON_THE_ISO = "autoscaler.yaml";
 function rendered(manifest, clusterId, { min, max }) {
   const text = manifest.text.replaceAll("<cluster-id>", clusterId).replaceAll("<min>", String(min)).replaceAll("<max>", String(max));
   return parseManifest(text, manifest.where);
@@ -32084,7 +32165,7 @@ async function mapConcurrently(iterable, mapper, {
     const cleanup = () => {
       signal?.removeEventListener("abort", signalListener);
     };
-    const resolve2 = (value) => {
+    const resolve3 = (value) => {
       resolve_(value);
       cleanup();
     };
@@ -32134,10 +32215,10 @@ async function mapConcurrently(iterable, mapper, {
       }
       const lastIndex = Math.min(doneIndex, result.length);
       if (lastIndex === result.length && skippedCount === 0) {
-        resolve2(result);
+        resolve3(result);
         return;
       }
-      resolve2(result.slice(0, lastIndex).filter((value) => value !== pMapSkip));
+      resolve3(result.slice(0, lastIndex).filter((value) => value !== pMapSkip));
     };
     const next = async () => {
       if (isResolved || currentIndex >= doneIndex) {
@@ -32940,7 +33021,8 @@ function runnerLog() {
     info: (message) => info(harmless(message)),
     debug: (message) => debug(message),
     notice: (message) => notice(message),
-    warning: (message, place) => warning(message, properties(place))
+    warning: (message, place) => warning(message, properties(place)),
+    group: async (name, body) => await group(name, body)
   };
 }
 function harmless(message) {

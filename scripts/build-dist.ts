@@ -6,7 +6,13 @@ import { build } from 'esbuild'
 
 const root = resolve(import.meta.dirname, '..')
 const dist = join(root, 'dist')
-const ENTRIES = { index: 'action.ts', cli: 'cli.ts', matrix: 'matrix.ts', upgrade: 'upgrade.ts' }
+const ENTRIES = {
+  index: 'action.ts',
+  post: 'post.ts',
+  cli: 'cli.ts',
+  matrix: 'matrix.ts',
+  upgrade: 'upgrade.ts',
+}
 
 await rm(dist, { recursive: true, force: true })
 const { metafile } = await build({

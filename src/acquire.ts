@@ -14,6 +14,7 @@ import { prepareManifest } from './manifests/prepare.ts'
 import type { PieceCache } from './piece-cache.ts'
 import type { FileSource, Plan, PlannedBinary, PlannedManifest } from './plan/plan.ts'
 import type { RecordedFile } from './record/record.ts'
+import { notAsLocked } from './request/lock.ts'
 import { sizeOf } from './words.ts'
 import type { Workspace } from './workspace.ts'
 
@@ -123,7 +124,6 @@ async function acquireFile(
     // A pipe would be copied as nothing, and could keep a build waiting for ever.
     if (!(await stat(source.path)).isFile()) throw new Error('it is no regular file')
     await copyFile(source.path, path)
-    return { path, url: `file:${source.path}`, sha256: sha256Of(await readFile(path)) }
   } catch (thrown) {
     throw new Failure(
       `Cannot read ${what}: ${source.path}: ${hasCode(thrown, 'ENOENT') ? 'there is no such file' : reasonOf(thrown)}`,
@@ -131,6 +131,12 @@ async function acquireFile(
       { cause: thrown },
     )
   }
+  const { name, lockedSha256 } = source
+  const sha256 = sha256Of(await readFile(path))
+  if (lockedSha256 !== undefined && lockedSha256 !== sha256) {
+    throw notAsLocked(`${what}: ${source.path}`, `SHA-256 ${sha256}`, lockedSha256)
+  }
+  return { path, url: name, sha256 }
 }
 
 /** Keeps an edited text under the paths that it has on the ISO, and records what it was edited from. */

@@ -20,17 +20,19 @@ import { provideContainerd } from './images/toolchain.ts'
 import { findIsoWriter } from './iso/writer.ts'
 import type { Log } from './log.ts'
 import type { PieceCache } from './piece-cache.ts'
+import { lockImages, requireLocked } from './plan/lock.ts'
 import type { Plan } from './plan/plan.ts'
 import { resolvePlan } from './plan/resolve.ts'
 import { type Published, publish, removeEmpty, requireReplaceable, requireWritable } from './publish.ts'
 import type { IsoRecord } from './record/record.ts'
+import type { Lock } from './request/lock.ts'
 import { registryMirrors } from './request/mirrors.ts'
 import type { BuildRequest } from './request/request.ts'
 import { type StageTime, Stopwatch } from './stopwatch.ts'
 import { together } from './together.ts'
 import { type Finding, formatFindings } from './verify/finding.ts'
-import { verifyIso } from './verify/verify.ts'
-import { withWorkspace } from './workspace.ts'
+import { type Verdict, verifyIso } from './verify/verify.ts'
+import { type Workspace, withWorkspace } from './workspace.ts'
 
 /** What a build needs besides the request. */
 export interface BuildEnvironment {
@@ -45,6 +47,8 @@ export interface BuildEnvironment {
   readonly pauses?: readonly number[]
   /** Keeps downloads and image archives from one run to the next. */
   readonly cache?: PieceCache
+  /** A UUID by which {@link sweep} finds what is left of a build that was killed. */
+  readonly runId?: string
 }
 
 /** A finished build. */
@@ -81,37 +85,55 @@ async function buildInto(
   stages: Stages,
 ): Promise<BuildResult> {
   const { workspace, log } = stages
+  const { lock, outputDir } = request
   const watch = new Stopwatch()
-  const [writer, tools, plan] = await watch.time(
-    'Plan',
-    together(
+  const [writer, tools, plan] = await log.group('Plan', async () => {
+    const parts = together(
       [findIsoWriter(workspace.programs, log), provideTools(stages), resolvePlan(request, stages)],
       workspace.stop,
-    ),
+    )
+    const planned = await watch.time('Plan', parts)
+    await requireReplaceable(outputDir, planned[2].name)
+    logPlan(planned[2], log)
+    return planned
+  })
+  const { files, images } = await log.group('Downloads and images', async () =>
+    acquire(request, plan, tools, watch, stages),
   )
-  await requireReplaceable(request.outputDir, plan.name)
-  logPlan(plan, log)
+  const published = files.find(({ file }) => file.path === 'k8s/kubeadm')?.lastModified
+  const epoch = lock?.record.epoch ?? environment.epoch ?? published ?? FALLBACK_EPOCH
+  const record = recordOf(plan, epoch, files, images)
+  if (lock !== undefined) requireLocked(record, lock)
+  const archives = images.map(({ fileName, path }) => ({ path: `docker/${fileName}`, source: path }))
+  const parts = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer }
+  const check = async (isoPath: string): Promise<void> => {
+    if (request.verify) await watch.time('Verify', requireSound(isoPath, plan, tools, stages))
+    else log.warning('verify is false: nobody has looked whether nodes can use this ISO.')
+  }
+  const finished = await watch.time('ISO', publish(parts, outputDir, check, stages))
+  return { plan, record, images, stages: watch.stages, ...finished }
+}
+
+/** Everything that goes onto the ISO, in so far as it comes from elsewhere. Downloads and pulls overlap. */
+async function acquire(
+  request: BuildRequest,
+  plan: Plan,
+  tools: ContainerdBinaries,
+  watch: Stopwatch,
+  stages: Stages,
+): Promise<{ readonly files: readonly Acquired[]; readonly images: readonly PulledImage[] }> {
   const containerd = await startOwn(tools, request, stages)
   const binaries = watch.time('Programs and archives', acquireBinaries(plan, stages))
   const manifests = watch.time('Manifests', acquireManifests(plan, stages))
   const kubeadm = kubeadmOf(plan, binaries, stages)
-  const images = imagesOf(plan, kubeadm, manifests, containerd, stages).then((planned) =>
+  const pulling = imagesOf(plan, request.lock, kubeadm, manifests, containerd, stages).then((planned) =>
     watch.time('Images', pull(planned, plan, containerd, stages)),
   )
-  const [binaryFiles, manifestFiles, pulled] = await together(
-    [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), images],
-    workspace.stop,
+  const [binaryFiles, manifestFiles, images] = await together(
+    [binaries, manifests.then((all) => all.flatMap(({ acquired }) => acquired)), pulling],
+    stages.workspace.stop,
   )
-  const published = binaryFiles.find(({ file }) => file.path === 'k8s/kubeadm')?.lastModified
-  const epoch = environment.epoch ?? published ?? FALLBACK_EPOCH
-  const files = [...binaryFiles, ...manifestFiles]
-  const record = recordOf(plan, epoch, files, pulled)
-  const archives = pulled.map(({ fileName, path }) => ({ path: `docker/${fileName}`, source: path }))
-  const parts = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer }
-  const check = (isoPath: string): Promise<void> =>
-    watch.time('Verify', requireSound(isoPath, plan, tools, stages))
-  const finished = await watch.time('ISO', publish(parts, request.outputDir, check, stages))
-  return { plan, record, images: pulled, stages: watch.stages, ...finished }
+  return { files: [...binaryFiles, ...manifestFiles], images }
 }
 
 /** Looks at the finished ISO as a node will. @throws Failure with every finding that would break a node */
@@ -121,7 +143,7 @@ async function requireSound(
   containerd: ContainerdBinaries,
   { workspace, log }: Stages,
 ): Promise<void> {
-  const findings = await verifyIso({ isoPath, arch, cloudstack, containerd, workspace, log })
+  const { findings } = await verifyIso({ isoPath, arch, cloudstack, containerd, workspace, log })
   const errors = findings.filter(({ severity }) => severity === 'error')
   if (errors.length > 0) throw unsound('The finished ISO', errors)
   if (findings.length > 0) log.notice(formatFindings(findings))
@@ -137,22 +159,22 @@ function unsound(iso: string, errors: readonly Finding[]): Failure {
 
 /**
  * Checks an ISO of any origin as nodes of a CloudStack release will use it.
- * @param cloudstack MAJOR.MINOR
+ * @param cloudstack MAJOR.MINOR; undefined: as its versions.txt says
  * @returns findings that a node can live with
  * @throws Failure with every finding that would break a node, or when it is no ISO; Cancelled
  */
 export async function verify(
   isoPath: string,
-  cloudstack: string,
+  cloudstack: string | undefined,
   environment: BuildEnvironment,
-): Promise<readonly Finding[]> {
+): Promise<Verdict> {
   return await withStages({ mirrors: [] }, environment, async (stages) => {
     const { workspace, log } = stages
     const containerd = await provideTools(stages)
-    const findings = await verifyIso({ isoPath, cloudstack, containerd, workspace, log })
-    const errors = findings.filter(({ severity }) => severity === 'error')
+    const verdict = await verifyIso({ isoPath, cloudstack, containerd, workspace, log })
+    const errors = verdict.findings.filter(({ severity }) => severity === 'error')
     if (errors.length > 0) throw unsound(isoPath, errors)
-    return findings
+    return verdict
   })
 }
 
@@ -175,20 +197,21 @@ export async function describePlan(
       stages.workspace.stop,
     )
     const kubeadm = acquireHostKubeadm(plan, stages)
-    const images = await imagesOf(plan, kubeadm, acquireManifests(plan, stages), containerd, stages)
+    const manifests = acquireManifests(plan, stages)
+    const images = await imagesOf(plan, request.lock, kubeadm, manifests, containerd, stages)
     return { ...plan, images }
   })
 }
 
 async function withStages<T>(
   request: Pick<BuildRequest, 'mirrors'>,
-  { log, cancel, tempDir, pauses, cache }: BuildEnvironment,
+  { log, cancel, tempDir, pauses, cache, runId }: BuildEnvironment,
   body: (stages: Stages) => Promise<T>,
 ): Promise<T> {
   const optional = pauses === undefined ? {} : { pauses }
   const kept = cache === undefined ? {} : { cache }
   try {
-    return await withWorkspace(tempDir, cancel, async (workspace) => {
+    const run = async (workspace: Workspace): Promise<T> => {
       const downloads = new Downloads({
         mirrors: request.mirrors,
         log,
@@ -197,7 +220,8 @@ async function withStages<T>(
         ...kept,
       })
       return await body({ workspace, downloads, log, pauses: optional, ...kept })
-    })
+    }
+    return await withWorkspace(tempDir, cancel, run, runId)
   } catch (thrown) {
     // Whatever a stage says when it is cut short: the user asked for it.
     throw cancel.aborted ? new Cancelled('Cancelled; nothing is left behind.', { cause: thrown }) : thrown
@@ -231,9 +255,10 @@ function logPlan(plan: Plan, log: Log): void {
   log.info(`${plan.name}: ${versions.join(', ')}`)
 }
 
-/** Every image that the nodes need: kubeadm's own, those of the manifests, and the user's. */
+/** Every image that the nodes need: kubeadm's own, those of the manifests, the user's, and those of a lock. */
 async function imagesOf(
   plan: Plan,
+  lock: Lock | undefined,
   kubeadm: Promise<string>,
   manifests: Promise<readonly AcquiredManifest[]>,
   containerd: Containerd,
@@ -248,8 +273,11 @@ async function imagesOf(
     ...ofKubeadm.map((reference) => ({ reference, source: `kubeadm ${kubernetes}` })),
     ...ofManifests.flatMap(({ images }) => images),
     ...plan.extraImages.map((reference) => ({ reference, source: 'extra-images' })),
+    // Those that only extra-images asked for then.
+    ...(lock?.record.images ?? []).map(({ reference }) => ({ reference, source: 'lock' })),
   ]
-  return await planImagesWithTags(wanted, { containerd, log, signal: workspace.signal, ...pauses })
+  const planned = await planImagesWithTags(wanted, { containerd, log, signal: workspace.signal, ...pauses })
+  return lock === undefined ? planned : lockImages(planned, lock)
 }
 
 async function pull(
@@ -282,6 +310,7 @@ function recordOf(
 ): IsoRecord {
   return {
     platform: platformOf(plan.arch),
+    cloudstack: plan.cloudstack,
     epoch,
     versions: plan.versions,
     files: files.map(({ recorded }) => recorded),

@@ -13,4 +13,6 @@ export interface Log {
   notice(message: string): void
   warning(message: string, place?: Place): void
   debug(message: string): void
+  /** Runs a part of the work, and shows what it tells as one group. Groups are not nested. */
+  group<T>(name: string, body: () => Promise<T>): Promise<T>
 }

@@ -32,6 +32,23 @@ export interface PieceCache {
   save(key: PieceKey, path: string, note?: string): Promise<void>
 }
 
+/** What became of one piece that was looked for. */
+export interface CacheLookup {
+  readonly name: string
+  readonly hit: boolean
+}
+
+/** A cache as one run uses it. */
+export interface RunCache extends PieceCache {
+  /** What was looked for, in that order. */
+  readonly lookups: readonly CacheLookup[]
+  /**
+   * Waits for what is being saved, but not for ever; afterwards nothing of this run is left beside the cache.
+   * @param cancel ends the waiting
+   */
+  close(cancel: AbortSignal): Promise<void>
+}
+
 /** What separates the schema of these keys from any other, and from those of earlier releases. */
 const SCHEMA = 'cks-iso-1'
 

@@ -4,7 +4,6 @@ import {
   copyFile,
   lstat,
   mkdir,
-  mkdtemp,
   rename,
   rm,
   rmdir,
@@ -18,6 +17,7 @@ import { type IsoWriter, writeIso } from './iso/writer.ts'
 import type { Log } from './log.ts'
 import { CHECKSUMS, checksumFile, checksumsOf } from './record/checksums.ts'
 import { formatRecord, type IsoRecord } from './record/record.ts'
+import { formatSbom } from './record/sbom.ts'
 import { together } from './together.ts'
 import type { Workspace } from './workspace.ts'
 
@@ -31,6 +31,8 @@ export interface Published {
   readonly versionsPath: string
   /** The .sha256, .sha512 and .md5 of the ISO: CloudStack takes a checksum at registration. */
   readonly checksumPaths: readonly string[]
+  /** The bill of materials, CycloneDX in JSON. */
+  readonly sbomPath: string
 }
 
 /**
@@ -58,18 +60,20 @@ export async function publish(
   await buildTree(tree, [...files, { path: 'versions.txt', source: versions }])
 
   const final = pathsOf(outputDir, name)
-  const staging = await mkdtemp(join(outputDir, '.cks-iso-'))
+  const { programs, signal } = workspace
+  const staging = stagingDir(outputDir, programs.id)
+  await mkdir(staging, { mode: 0o700 })
   try {
     const staged = pathsOf(staging, name)
     const { isoPath } = staged
-    const { programs, signal } = workspace
-    await writeIso({ writer, tree, output: isoPath, epoch: record.epoch, programs, log })
-    const [checksums, { size: isoSize }] = await together([
-      checksumsOf(isoPath, signal),
-      stat(isoPath),
-      check(isoPath),
-    ])
+    await log.group('Write the ISO', async () =>
+      writeIso({ writer, tree, output: isoPath, epoch: record.epoch, programs, log }),
+    )
+    const [checksums, { size: isoSize }] = await log.group('Check the ISO', async () =>
+      together([checksumsOf(isoPath, signal), stat(isoPath), check(isoPath)]),
+    )
     await copyFile(versions, staged.versionsPath)
+    await writeFile(staged.sbomPath, formatSbom(record, { name: `${name}.iso`, sha256: checksums.sha256 }))
     for (const kind of CHECKSUMS) {
       await writeFile(checksumPath(staging, name, kind), checksumFile(checksums[kind], `${name}.iso`))
     }
@@ -78,6 +82,7 @@ export async function publish(
     for (const kind of CHECKSUMS) {
       await rename(checksumPath(staging, name, kind), checksumPath(outputDir, name, kind))
     }
+    await rename(staged.sbomPath, final.sbomPath)
     await rename(staged.versionsPath, final.versionsPath)
     await rename(isoPath, final.isoPath)
     return { ...final, isoSize, isoSha256: checksums.sha256 }
@@ -88,12 +93,19 @@ export async function publish(
   }
 }
 
-type Paths = Pick<Published, 'isoPath' | 'versionsPath' | 'checksumPaths'>
+/** Where a run makes its results, to move them to their names when all are whole. */
+export function stagingDir(outputDir: string, runId: string): string {
+  return join(outputDir, `.cks-iso-${runId}`)
+}
+
+type Paths = Pick<Published, 'isoPath' | 'versionsPath' | 'checksumPaths' | 'sbomPath'>
 
 function pathsOf(dir: string, name: string): Paths {
   return {
     isoPath: join(dir, `${name}.iso`),
     versionsPath: join(dir, `${name}.versions.txt`),
+    // The extension by which tools know CycloneDX in JSON.
+    sbomPath: join(dir, `${name}.cdx.json`),
     checksumPaths: CHECKSUMS.map((kind) => checksumPath(dir, name, kind)),
   }
 }
@@ -104,8 +116,8 @@ function checksumPath(dir: string, name: string, kind: (typeof CHECKSUMS)[number
 
 /** @throws Failure when something that is no file stands where the results go, before any work is spent on them */
 export async function requireReplaceable(outputDir: string, name: string): Promise<void> {
-  const { isoPath, versionsPath, checksumPaths } = pathsOf(outputDir, name)
-  for (const path of [isoPath, versionsPath, ...checksumPaths]) {
+  const { isoPath, versionsPath, checksumPaths, sbomPath } = pathsOf(outputDir, name)
+  for (const path of [isoPath, versionsPath, sbomPath, ...checksumPaths]) {
     const there = await lstat(path).catch(() => undefined)
     if (there !== undefined && !there.isFile() && !there.isSymbolicLink()) {
       throw new Failure(

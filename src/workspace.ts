@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileFailure } from './errors.ts'
-import { Programs } from './exec.ts'
+import { killMarked, Programs } from './exec.ts'
 
 /** What a build borrows from the machine, all of it given back at the end. */
 export interface Workspace {
@@ -19,23 +19,39 @@ export interface Workspace {
  * gone.
  * @param parent the directory in which the workspace is made, which must exist
  * @param cancel fires when the user cancels
+ * @param runId a UUID to mark its programs with; absent: one of its own
  */
 export async function withWorkspace<T>(
   parent: string,
   cancel: AbortSignal,
   body: (workspace: Workspace) => Promise<T>,
+  runId?: string,
 ): Promise<T> {
   const failed = new AbortController()
   const signal = AbortSignal.any([cancel, failed.signal])
   const dir = await mkdtemp(join(parent, 'cks-iso-')).catch((thrown: unknown) => {
     throw fileFailure('Cannot make a working directory', parent, thrown)
   })
-  const programs = new Programs(signal)
+  const programs = new Programs(signal, runId)
   try {
     return await body({ dir, programs, signal, stop: () => failed.abort() })
   } finally {
     failed.abort()
     await programs.stopAll()
-    await rm(dir, { recursive: true, force: true, maxRetries: 3 })
+    await removeAll([dir])
   }
+}
+
+/**
+ * Ends and removes what is left of a run that was killed, and so could not do it itself.
+ * @param runId that its programs are marked with
+ * @param dirs that were its own; missing ones are fine
+ */
+export async function sweep(runId: string, dirs: readonly string[]): Promise<void> {
+  await killMarked(runId)
+  await removeAll(dirs)
+}
+
+async function removeAll(dirs: readonly string[]): Promise<void> {
+  for (const dir of dirs) await rm(dir, { recursive: true, force: true, maxRetries: 3 })
 }

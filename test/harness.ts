@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { parse } from 'yaml'
 import { type BuildResult, build } from '../src/build.ts'
 import { parseRecord } from '../src/record/record.ts'
-import { parseRequest } from '../src/request/request.ts'
+import { readRequest } from '../src/request/read.ts'
 import type { SettingValues } from '../src/request/settings.ts'
 import { type KeptLog, keptLog } from './log.ts'
 import type { Upstream } from './upstream/upstream.ts'
@@ -48,13 +48,13 @@ export async function attempt(
   log: KeptLog,
   cancel: AbortSignal = new AbortController().signal,
 ): Promise<BuildResult> {
-  const request = parseRequest(
+  const request = await readRequest(
     {
       ...values,
       mirrors: `${upstream.mirrors}\n${values.mirrors ?? ''}`,
       'output-dir': values['output-dir'] ?? bench.out,
     },
-    { cwd: bench.dir },
+    { cwd: bench.dir, tempDir: bench.temp, log, signal: cancel },
   )
   return await build(request, { log, cancel, tempDir: bench.temp, pauses: [10, 20, 30] })
 }

@@ -1,5 +1,8 @@
 import type { Log, Place } from '../src/log.ts'
 
+/** A group as a log runs it that does not show groups. */
+export const runGroup = async <T>(_name: string, body: () => Promise<T>): Promise<T> => await body()
+
 /** A log that keeps what it is told. */
 export interface KeptLog extends Log {
   readonly infos: string[]
@@ -19,5 +22,6 @@ export function keptLog(): KeptLog {
     notice: (message) => notices.push(message),
     warning: (message, place) => warnings.push({ message, place }),
     debug: () => {},
+    group: runGroup,
   }
 }

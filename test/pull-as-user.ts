@@ -7,9 +7,10 @@ import { planImages } from '../src/images/plan.ts'
 import { pullImages } from '../src/images/pull.ts'
 import { parseMirrors, registryMirrors } from '../src/request/mirrors.ts'
 import { withWorkspace } from '../src/workspace.ts'
+import { runGroup } from './log.ts'
 
 const [containerd = '', ctr = '', out = '', mirrorLines = '', reference = ''] = process.argv.slice(2)
-const log = { info: () => {}, notice: () => {}, warning: () => {}, debug: () => {} }
+const log = { info: () => {}, notice: () => {}, warning: () => {}, debug: () => {}, group: runGroup }
 
 const pulled = await withWorkspace(out, new AbortController().signal, async ({ dir, programs, signal }) => {
   const mirrors = registryMirrors(parseMirrors(mirrorLines))

@@ -168,6 +168,7 @@ export async function writeDraft(draft: Draft, arch: Arch, workspace: Workspace)
   const files = new Map(draft.files)
   const record: IsoRecord = {
     platform: `linux/${arch}`,
+    cloudstack: '4.22',
     epoch: EPOCH,
     versions: { kubernetes: '1.33.1' },
     files: [...files].map(([path, content]) => ({ path, sha256: sha256(content), source: 'none' })),

@@ -2,6 +2,7 @@ import { resolve } from 'node:path'
 import { parse } from 'semver'
 import { type Arch, parseArch } from '../arch.ts'
 import { Failure, joined } from '../errors.ts'
+import { parseSwitch } from '../request/switch.ts'
 import type { ClusterChoice } from './plan.ts'
 import type { Registration } from './register.ts'
 import {
@@ -88,7 +89,7 @@ export function parseCloudStackRequest(
     zones: parseList(text('zones')),
     semver: read('kubernetes-version', parseRelease),
     versionName: text('version-name') || undefined,
-    dryRun: read('dry-run', parseBoolean),
+    dryRun: read('dry-run', parseSwitch),
   }
   const registering = registers && {
     url: read('iso-url', parseIsoUrl),
@@ -96,7 +97,7 @@ export function parseCloudStackRequest(
     arch: read<Arch>('arch', parseArch),
     minCpu: read('min-cpu', parseCount),
     minMemory: read('min-memory', parseCount),
-    directDownload: read('direct-download', parseBoolean),
+    directDownload: read('direct-download', parseSwitch),
     timeout: read('register-timeout', parseMinutes),
   }
   const upgrading = upgrades && {
@@ -204,14 +205,6 @@ function parseList(text: string): readonly string[] {
     .split(/[\n,]/)
     .map((each) => each.trim())
     .filter((each) => each !== '')
-}
-
-function parseBoolean(text: string, name: string): boolean {
-  if (/^(true|false)$/i.test(text)) return text.toLowerCase() === 'true'
-  throw new Failure(
-    `${name}: ${JSON.stringify(text)} is neither true nor false`,
-    `Set ${name} to true or false.`,
-  )
 }
 
 function parseCount(text: string, name: string): number {

@@ -1,7 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
-import { getBooleanInput, getInput, info, setFailed, setOutput, summary } from '@actions/core'
+import { getInput, info, setFailed, setOutput, summary } from '@actions/core'
 import { type BuildResult, build } from '../build.ts'
 import { Cancelled, Failure, reasonOf } from '../errors.ts'
 import {
@@ -10,73 +11,111 @@ import {
   type UploadedArtifact,
   uploadArtifacts,
 } from '../github/artifact.ts'
-import { type CacheLookup, runnerCache } from '../github/cache.ts'
+import { cacheDir, serviceCache } from '../github/cache.ts'
+import { type CacheChoice, parseCacheChoice } from '../github/cache-choice.ts'
 import { runnerLog } from '../github/log.ts'
+import { type Comparison, compare, readPrevious } from '../github/previous.ts'
+import { remember } from '../github/state.ts'
 import { buildSummary } from '../github/summary.ts'
 import type { Log } from '../log.ts'
+import { machineCache } from '../machine-cache.ts'
+import type { CacheLookup, RunCache } from '../piece-cache.ts'
+import { stagingDir } from '../publish.ts'
 import { parseEpoch } from '../request/epoch.ts'
-import { parseRequest } from '../request/request.ts'
-import { BUILD_SETTINGS, type OutputName } from '../request/settings.ts'
+import { readRequest } from '../request/read.ts'
+import { ACTION_SETTINGS, BUILD_SETTINGS, type OutputName } from '../request/settings.ts'
+import { parseSwitch } from '../request/switch.ts'
 import { cancelSignal } from '../signals.ts'
 import { sizeOf } from '../words.ts'
 
 const { env } = process
 
-/** The clients of the Actions toolkit leave directories in RUNNER_TEMP, so they get one that is gone afterwards. */
+/** The directories of one run. */
+interface Places {
+  /** The runner's own temporary directory, the same in every run. */
+  readonly tempDir: string
+  /** Of this run alone, and gone afterwards: the clients of the Actions toolkit leave directories in RUNNER_TEMP, too. */
+  readonly scratch: string
+}
+
 async function main(): Promise<void> {
   const tempDir = resolve(env.RUNNER_TEMP || tmpdir())
-  const scratch = await mkdtemp(join(tempDir, 'cks-iso-toolkit-'))
+  const scratch = await mkdtemp(join(tempDir, 'cks-iso-'))
   env.RUNNER_TEMP = scratch
   try {
-    await run(tempDir)
+    await run({ tempDir, scratch })
   } finally {
     await rm(scratch, { recursive: true, force: true })
   }
 }
 
 /** The main action: inputs in, an ISO and its record out. */
-async function run(tempDir: string): Promise<void> {
+async function run({ tempDir, scratch }: Places): Promise<void> {
+  const runId = randomUUID()
+  remember('run-id', runId)
+  remember('scratch-dir', scratch)
+  remember('cache-dir', cacheDir(tempDir))
   const cancel = cancelSignal()
-  const request = parseRequest(Object.fromEntries(BUILD_SETTINGS.map(({ name }) => [name, getInput(name)])), {
-    cwd: env.GITHUB_WORKSPACE ?? process.cwd(),
-    ...(env.GITHUB_REF_TYPE === 'tag' && env.GITHUB_REF !== undefined ? { tag: env.GITHUB_REF } : {}),
-  })
-  const upload = {
-    isWanted: switchInput('upload-artifact'),
-    name: parseArtifactName(getInput('artifact-name')),
-    retentionDays: parseRetentionDays(getInput('retention-days')),
-  }
   const warnings: string[] = []
   const log = keepingWarnings(runnerLog(), warnings)
-  const cache = switchInput('cache') ? runnerCache(tempDir, log) : undefined
+  const upload = {
+    isWanted: parseSwitch(settingOf('upload-artifact'), 'upload-artifact'),
+    name: parseArtifactName(settingOf('artifact-name')),
+    retentionDays: parseRetentionDays(settingOf('retention-days')),
+  }
+  const choice = parseCacheChoice(settingOf('cache'), env.RUNNER_ENVIRONMENT)
+  const values = Object.fromEntries(BUILD_SETTINGS.map(({ name }) => [name, getInput(name)]))
+  const reading = { cwd: env.GITHUB_WORKSPACE ?? process.cwd(), tempDir: scratch, log, signal: cancel }
+  const request = await readRequest(values, {
+    ...reading,
+    ...(env.GITHUB_REF_TYPE === 'tag' && env.GITHUB_REF !== undefined ? { tag: env.GITHUB_REF } : {}),
+  })
+  remember('staging-dir', stagingDir(request.outputDir, runId))
+  const previous = await readPrevious(settingOf('previous'), { ...reading, mirrors: request.mirrors })
+  const cache = openCache(choice, { tempDir, scratch }, log)
   const kept = cache === undefined ? {} : { cache }
   let result: BuildResult
   try {
-    result = await build(request, { log, cancel, tempDir, ...kept, ...parseEpoch(env.SOURCE_DATE_EPOCH) })
+    const environment = {
+      log,
+      cancel,
+      tempDir: scratch,
+      runId,
+      ...kept,
+      ...parseEpoch(env.SOURCE_DATE_EPOCH),
+    }
+    result = await build(request, environment)
   } finally {
     await cache?.close(cancel)
   }
   info(`${result.isoPath}: ${sizeOf(result.isoSize)}, sha256 ${result.isoSha256}`)
+  const comparison = compare(previous, result.record)
   // Before the upload, so that a later step has the ISO though the upload fails.
-  setOutputs(outputsOf(result, cache?.lookups ?? []))
-  await writeSummary(buildSummary({ result, stages: result.stages, lookups: cache?.lookups, warnings }), log)
+  setOutputs(outputsOf(result, comparison, cache?.lookups ?? []))
+  const { stages } = result
+  await writeSummary(buildSummary({ result, comparison, stages, lookups: cache?.lookups, warnings }), log)
   if (!upload.isWanted) return
   const { retentionDays } = upload
   const files = artifactsOf(result, upload.name)
   const uploaded = await uploadArtifacts(files, {
     log,
-    tempDir,
+    tempDir: scratch,
     ...(retentionDays === undefined ? {} : { retentionDays }),
   })
   setOutputs(artifactOutputs(uploaded?.find(({ name }) => name.endsWith('.iso'))))
 }
 
+function openCache(choice: CacheChoice, { tempDir, scratch }: Places, log: Log): RunCache | undefined {
+  if (choice === 'none') return undefined
+  return choice === 'service' ? serviceCache(tempDir, log) : machineCache(scratch, log)
+}
+
 /** The files to upload, each with the name of its artifact, which a download gets as well. */
 function artifactsOf(
-  { plan, isoPath, versionsPath, checksumPaths }: BuildResult,
+  { plan, isoPath, versionsPath, sbomPath, checksumPaths }: BuildResult,
   name: string = plan.name,
 ): readonly { readonly path: string; readonly name: string }[] {
-  return [isoPath, versionsPath, ...checksumPaths].map((path) => ({
+  return [isoPath, versionsPath, sbomPath, ...checksumPaths].map((path) => ({
     path,
     name: `${name}${basename(path).slice(plan.name.length)}`,
   }))
@@ -84,6 +123,7 @@ function artifactsOf(
 
 function outputsOf(
   result: BuildResult,
+  comparison: Comparison | undefined,
   lookups: readonly CacheLookup[],
 ): Readonly<Record<OutputName, unknown>> {
   const { versions } = result.plan
@@ -93,6 +133,8 @@ function outputsOf(
     'iso-size': result.isoSize,
     'iso-sha256': result.isoSha256,
     'versions-path': result.versionsPath,
+    'sbom-path': result.sbomPath,
+    changed: comparison?.isChanged ?? '',
     'kubernetes-version': versions.kubernetes,
     'autoscaler-version': versions.autoscaler,
     'ccm-version': versions.ccm,
@@ -142,20 +184,9 @@ function keepingWarnings(log: Log, warnings: string[]): Log {
   }
 }
 
-/** @throws Failure for anything but YAML's true and false */
-function switchInput(name: 'cache' | 'upload-artifact'): boolean {
-  if (getInput(name) === '') return true
-  try {
-    return getBooleanInput(name)
-  } catch (thrown) {
-    throw new Failure(
-      `${name}: ${JSON.stringify(getInput(name))} is neither true nor false`,
-      `Set ${name} to true or false.`,
-      {
-        cause: thrown,
-      },
-    )
-  }
+/** An input as it was set; an empty one as its default says. */
+function settingOf(name: (typeof ACTION_SETTINGS)[number]['name']): string {
+  return getInput(name) || (ACTION_SETTINGS.find((setting) => setting.name === name)?.default ?? '')
 }
 
 try {

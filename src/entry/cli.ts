@@ -5,22 +5,23 @@ import { basename, join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { stringify } from 'yaml'
 import packageJson from '../../package.json' with { type: 'json' }
-import { type BuildEnvironment, build, describePlan, verify } from '../build.ts'
+import { type BuildEnvironment, type BuildResult, build, describePlan, verify } from '../build.ts'
 import { addCloudStackCommands } from '../cloudstack/cli.ts'
 import { DEFAULTS } from '../defaults.ts'
 import { Cancelled, Failure, fileFailure, reasonOf } from '../errors.ts'
-import { openIso } from '../iso/reader.ts'
+import type { TextContext } from '../iso/text.ts'
 import type { Log } from '../log.ts'
+import { machineCache } from '../machine-cache.ts'
 import { imagesOf } from '../manifests/images.ts'
 import { parseManifest } from '../manifests/parse.ts'
 import { diffRecords, formatDiff } from '../record/diff.ts'
-import { type IsoRecord, parseRecord } from '../record/record.ts'
+import { readRecord } from '../record/read.ts'
 import { formatSbom } from '../record/sbom.ts'
 import { parseEpoch } from '../request/epoch.ts'
-import { parseCloudStack, parseRequest } from '../request/request.ts'
+import { readRequest } from '../request/read.ts'
+import { parseCloudStack } from '../request/request.ts'
 import { BUILD_SETTINGS, type SettingValues } from '../request/settings.ts'
 import { cancelSignal } from '../signals.ts'
-import { text } from '../verify/files.ts'
 import { formatFindings } from '../verify/finding.ts'
 import { sizeOf } from '../words.ts'
 
@@ -31,10 +32,13 @@ const { env } = process
 
 /**
  * Standard output is for results. The libraries of the Actions toolkit speak to a runner there; on a command line that
- * is for people, and goes where the log goes.
+ * is for people, and goes where the log goes; what only a runner in debug mode shows goes nowhere.
  */
 const print = process.stdout.write.bind(process.stdout)
-process.stdout.write = process.stderr.write.bind(process.stderr)
+const isDebug = env.CKS_ISO_DEBUG !== undefined
+const tell = process.stderr.write.bind(process.stderr)
+process.stdout.write = (chunk: string | Uint8Array): boolean =>
+  !isDebug && typeof chunk === 'string' && chunk.startsWith('::debug::') ? true : tell(chunk)
 
 /** Results go to standard output, everything about them to standard error. */
 const log: Log = {
@@ -42,7 +46,11 @@ const log: Log = {
   notice: (message) => console.error(`notice: ${message}`),
   warning: (message) => console.error(`warning: ${message}`),
   debug: (message) => {
-    if (env.CKS_ISO_DEBUG !== undefined) console.error(message)
+    if (isDebug) console.error(message)
+  },
+  group: async (name, body) => {
+    console.error(`${name} …`)
+    return await body()
   },
 }
 
@@ -53,13 +61,27 @@ function environment(cancel: AbortSignal): BuildEnvironment {
   return { log, cancel, tempDir: env.RUNNER_TEMP, ...parseEpoch(env.SOURCE_DATE_EPOCH) }
 }
 
-async function runBuild(values: SettingValues, cancel: AbortSignal): Promise<void> {
-  const request = parseRequest(values, { cwd: process.cwd() })
-  const result = await build(request, environment(cancel))
+/** What reading a text that the user points at takes. */
+function reading(signal: AbortSignal): Omit<TextContext, 'mirrors'> {
+  return { cwd: process.cwd(), tempDir: tmpdir(), log, signal }
+}
+
+/** @param keeps whether downloads and archives are kept for the next build */
+async function runBuild(values: SettingValues, keeps: boolean, cancel: AbortSignal): Promise<void> {
+  const request = await readRequest(values, reading(cancel))
+  const around = environment(cancel)
+  const cache = keeps ? machineCache(around.tempDir, log) : undefined
+  let result: BuildResult
+  try {
+    result = await build(request, { ...around, ...(cache === undefined ? {} : { cache }) })
+  } finally {
+    await cache?.close(cancel)
+  }
   log.info(`${sizeOf(result.isoSize)}, ${result.images.length} images, sha256 ${result.isoSha256}`)
   const times = result.stages.map(({ name, start, end }) => `${name} ${((end - start) / 1000).toFixed(1)} s`)
   log.info(`${times.join(', ')} (they overlap)`)
   log.info(`versions: ${result.versionsPath}`)
+  log.info(`bill of materials: ${result.sbomPath}`)
   print(`${result.isoPath}\n`)
 }
 
@@ -91,34 +113,21 @@ async function printImages(files: readonly string[]): Promise<void> {
   for (const image of new Set(found.flat())) print(`${image}\n`)
 }
 
-/** The record of an ISO, or of a versions.txt beside one. */
-async function recordOf(path: string): Promise<IsoRecord> {
-  if (!path.endsWith('.iso')) {
-    const record = await readFile(path, 'utf8').catch((thrown: unknown) => {
-      throw fileFailure('Cannot read the record', path, thrown)
-    })
-    return parseRecord(record, path)
-  }
-  const iso = await openIso(path)
-  try {
-    return parseRecord(await text(iso, 'versions.txt'), `versions.txt of ${path}`)
-  } finally {
-    await iso.close()
-  }
-}
-
 function commandLine(cancel: AbortSignal): Command {
   const program = new Command('cks-iso')
     .description('Builds the binaries ISO from which CloudStack Kubernetes Service nodes install Kubernetes.')
     .configureHelp({ subcommandTerm: (command) => command.name() })
     .version(packageJson.version)
     .exitOverride()
-  settingOptions(program.command('build').description('build an ISO; prints its path')).action(
-    async (options: Record<string, string>) => await runBuild(valuesOf(options), cancel),
-  )
+  settingOptions(program.command('build').description('build an ISO; prints its path'))
+    .option('--no-cache', 'fetch everything anew, and keep nothing for the next build')
+    .action(
+      async ({ cache, ...options }: { cache: boolean } & Record<string, string>) =>
+        await runBuild(valuesOf(options), cache, cancel),
+    )
   settingOptions(program.command('plan').description('print what would be built, as YAML, and stop')).action(
     async (options: Record<string, string>) => {
-      const request = parseRequest(valuesOf(options), { cwd: process.cwd() })
+      const request = await readRequest(valuesOf(options), reading(cancel))
       const plan = await describePlan(request, environment(cancel))
       print(stringify(plan, { aliasDuplicateObjects: false }))
     },
@@ -130,10 +139,14 @@ function commandLine(cancel: AbortSignal): Command {
   program
     .command('verify <iso>')
     .description('check an ISO of any origin as nodes will use it')
-    .option('--cloudstack-version <value>', `as for build (default: ${DEFAULTS.cloudstack})`)
+    .option(
+      '--cloudstack-version <value>',
+      `as for build (default: what its versions.txt says, else ${DEFAULTS.cloudstack})`,
+    )
     .action(async (iso: string, options: { cloudstackVersion?: string }) => {
-      const cloudstack = parseCloudStack(options.cloudstackVersion ?? DEFAULTS.cloudstack)
-      const findings = await verify(iso, cloudstack, environment(cancel))
+      const { cloudstackVersion: wanted } = options
+      const asked = wanted === undefined ? undefined : parseCloudStack(wanted)
+      const { findings, cloudstack } = await verify(iso, asked, environment(cancel))
       if (findings.length > 0) log.info(formatFindings(findings))
       print(`${iso}: sound for CloudStack ${cloudstack}\n`)
     })
@@ -141,14 +154,16 @@ function commandLine(cancel: AbortSignal): Command {
     .command('sbom <file>')
     .description('print the bill of materials of an ISO, or of a versions.txt, as CycloneDX JSON')
     .action(async (file: string) => {
-      print(formatSbom(await recordOf(file), { name: basename(file).replace(/\.versions\.txt$/, '.iso') }))
+      const record = await readRecord(file, 'file', { ...reading(cancel), mirrors: [] })
+      print(formatSbom(record, { name: basename(file).replace(/\.versions\.txt$/, '.iso') }))
     })
   program
     .command('diff <a> <b>')
     .description('print what changed between two ISOs or versions.txt files')
     .option('--json', 'as JSON')
     .action(async (a: string, b: string, options: { json?: boolean }) => {
-      const diff = diffRecords(await recordOf(a), await recordOf(b))
+      const context = { ...reading(cancel), mirrors: [] }
+      const diff = diffRecords(await readRecord(a, 'a', context), await readRecord(b, 'b', context))
       print(options.json === true ? `${JSON.stringify(diff)}\n` : formatDiff(diff))
     })
   positionalCommand(program, cancel)
@@ -201,6 +216,7 @@ function positionalCommand(program: Command, cancel: AbortSignal): void {
       }
       await runBuild(
         Object.fromEntries(Object.entries(values).map(([key, value]) => [key, value ?? ''])),
+        true,
         cancel,
       )
     })

@@ -8,16 +8,20 @@ import { Cancelled, Failure, fileFailure, hasCode, reasonOf } from '../errors.ts
 import type { Log } from '../log.ts'
 import type { PieceCache } from '../piece-cache.ts'
 import { isUsableEpoch } from '../request/epoch.ts'
+import { notAsLocked } from '../request/lock.ts'
 import { type Mirror, mirroredUrl } from '../request/mirrors.ts'
 import { together } from '../together.ts'
 import { publishedSha256 } from './checksum.ts'
 import { sha256OfFile } from './hash.ts'
 import { PAUSES, PassingFault, parseRetryAfter, withRetries } from './retry.ts'
 
-/** A URL to take a file from, with the URL of the checksum that its publisher gives for it. */
+/** A URL to take a file from. */
 export interface Candidate {
   readonly url: string
+  /** URL of the checksum that the file's publisher gives for it. */
   readonly checksumUrl?: string
+  /** SHA-256 that an earlier build recorded, 64 hexadecimal digits: no other bytes will do. */
+  readonly lockedSha256?: string
 }
 
 /** Tried in order; only a 404 leads to the next. */
@@ -134,18 +138,20 @@ export class Downloads {
   async #candidate(request: DownloadRequest, candidate: Candidate, path: string): Promise<Downloaded> {
     const part = `${path}.part`
     try {
-      const { checksumUrl } = candidate
+      const { checksumUrl, lockedSha256 } = candidate
       const checksum =
-        checksumUrl === undefined
-          ? Promise.resolve(undefined)
+        lockedSha256 !== undefined || checksumUrl === undefined
+          ? Promise.resolve(lockedSha256)
           : this.#checksum(request, candidate.url, checksumUrl, path)
-      const [downloaded, published] = await together([
+      const [downloaded, expected] = await together([
         this.#cachedBytes(request, candidate.url, part, checksum),
         checksum,
       ])
-      if (published !== undefined && published !== downloaded.sha256) {
+      if (expected !== undefined && expected !== downloaded.sha256) {
+        const [found, what] = [`SHA-256 ${downloaded.sha256}`, `${request.what}: ${candidate.url}`]
+        if (lockedSha256 !== undefined) throw notAsLocked(what, found, lockedSha256)
         throw new Failure(
-          `${request.what}: ${candidate.url} has SHA-256 ${downloaded.sha256}, but ${checksumUrl} says ${published}`,
+          `${what} has ${found}, but ${checksumUrl} says ${expected}`,
           `Run again; if it stays, the file or its mirror was altered: choose another ${request.input} and tell its publisher.`,
         )
       }
@@ -159,7 +165,7 @@ export class Downloads {
     }
   }
 
-  /** As #bytes; by way of the cache, where there is one and the publisher gives a checksum to trust it by. */
+  /** As #bytes; by way of the cache, where there is one and a checksum to trust it by. */
   async #cachedBytes(
     request: DownloadRequest,
     url: string,
@@ -317,7 +323,8 @@ class StatusError extends HTTPError {
   }
 }
 
-function isNotFound(thrown: unknown): boolean {
+/** True for what a 404 was thrown as. */
+export function isNotFound(thrown: unknown): boolean {
   return thrown instanceof HTTPError && thrown.httpStatusCode === 404
 }
 

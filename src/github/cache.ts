@@ -5,24 +5,7 @@ import { isFeatureAvailable, restoreCache, saveCache } from '@actions/cache'
 import { reasonOf } from '../errors.ts'
 import { sha256Of } from '../fetch/hash.ts'
 import type { Log } from '../log.ts'
-import { formatKey, type PieceCache, type PieceKey } from '../piece-cache.ts'
-
-/** What became of one piece that was looked for. */
-export interface CacheLookup {
-  readonly name: string
-  readonly hit: boolean
-}
-
-/** A cache in GitHub's cache service. */
-export interface RunnerCache extends PieceCache {
-  /** What was looked for, in that order. */
-  readonly lookups: readonly CacheLookup[]
-  /**
-   * Waits for what is being saved, but not for ever. Nothing of the cache is on the disk afterwards.
-   * @param cancel ends the waiting
-   */
-  close(cancel: AbortSignal): Promise<void>
-}
+import { type CacheLookup, formatKey, type PieceKey, type RunCache } from '../piece-cache.ts'
 
 interface Limits {
   /** For one restore, in milliseconds. */
@@ -46,17 +29,18 @@ const REFUSALS = 3
  * @param tempDir a directory with the same path in every run, on the file system of the build: an entry is only found
  *   again under the path that it was saved from
  */
-export function runnerCache(
-  tempDir: string,
-  log: Log,
-  limits: Partial<Limits> = {},
-): RunnerCache | undefined {
-  if (isFeatureAvailable()) return new ServiceCache(join(tempDir, 'cks-iso-cache'), log, limits)
+export function serviceCache(tempDir: string, log: Log, limits: Partial<Limits> = {}): RunCache | undefined {
+  if (isFeatureAvailable()) return new ServiceCache(cacheDir(tempDir), log, limits)
   log.info('There is no cache service here: nothing is kept for the next run.')
   return undefined
 }
 
-class ServiceCache implements RunnerCache {
+/** Where pieces lie while they come from the service or go there. */
+export function cacheDir(tempDir: string): string {
+  return join(tempDir, 'cks-iso-cache')
+}
+
+class ServiceCache implements RunCache {
   readonly lookups: CacheLookup[] = []
   readonly #dir: string
   readonly #log: Log

@@ -1,4 +1,4 @@
-import { debug, info, notice, warning } from '@actions/core'
+import { debug, group, info, notice, warning } from '@actions/core'
 import type { Log, Place } from '../log.ts'
 
 /** A log that the runner shows, with warnings and notices as annotations. */
@@ -8,6 +8,7 @@ export function runnerLog(): Log {
     debug: (message) => debug(message),
     notice: (message) => notice(message),
     warning: (message, place) => warning(message, properties(place)),
+    group: async (name, body) => await group(name, body),
   }
 }
 

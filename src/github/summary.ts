@@ -1,21 +1,25 @@
 import { basename } from 'node:path'
 import type { BuildResult } from '../build.ts'
+import type { CacheLookup } from '../piece-cache.ts'
 import { VERSION_NAMES } from '../plan/plan.ts'
+import { formatDiff } from '../record/diff.ts'
 import type { StageTime } from '../stopwatch.ts'
 import { sizeOf } from '../words.ts'
-import type { CacheLookup } from './cache.ts'
+import type { Comparison } from './previous.ts'
 
 /** What a job summary tells. */
 export interface SummaryFacts {
   readonly result: Pick<BuildResult, 'plan' | 'images' | 'isoPath' | 'isoSize' | 'isoSha256' | 'versionsPath'>
+  /** Undefined when there is nothing to compare with. */
+  readonly comparison?: Comparison | undefined
   readonly stages: readonly StageTime[]
   /** Undefined where there is no cache. */
   readonly lookups: readonly CacheLookup[] | undefined
   readonly warnings: readonly string[]
 }
 
-/** Bytes for the rows of one table. GitHub drops a summary of more than 1 MiB whole; there are five tables. */
-const TABLE_BUDGET = 180_000
+/** Bytes for the rows of one table. GitHub drops a summary of more than 1 MiB whole; there are six tables. */
+const TABLE_BUDGET = 150_000
 
 /** Longest text of one cell, in characters. */
 const LONGEST_CELL = 500
@@ -24,7 +28,7 @@ const LONGEST_CELL = 500
 const BAR = 40
 
 /** A finished build as Markdown, below 1 MiB whatever is in it. Pure. */
-export function buildSummary({ result, stages, lookups, warnings }: SummaryFacts): string {
+export function buildSummary({ result, comparison, stages, lookups, warnings }: SummaryFacts): string {
   const { plan, images } = result
   const iso = basename(result.isoPath)
   const bytes = images.reduce((sum, { size }) => sum + size, 0)
@@ -48,6 +52,7 @@ export function buildSummary({ result, stages, lookups, warnings }: SummaryFacts
         return version === undefined ? [] : [[cell(name), cell(version)]]
       }),
     ),
+    ...changes(comparison),
     ...folded(
       `${images.length} images, ${sizeOf(bytes)}`,
       table(
@@ -107,6 +112,21 @@ function warningList(warnings: readonly string[]): readonly string[] {
         ['Warning'],
         warnings.map((warning) => [cell(warning)]),
       )
+}
+
+const SIGNS: Readonly<Record<string, string>> = { '+': 'added', '-': 'removed', '~': 'moved' }
+
+function changes(comparison: Comparison | undefined): readonly string[] {
+  if (comparison === undefined) return []
+  const { source, isChanged, diff } = comparison
+  const title = `### Since ${cell(source)}`
+  if (diff === undefined) return [title, '', 'Nothing is there: this counts as the first build.', '']
+  if (!isChanged) return [title, '', 'Nothing changed.', '']
+  const rows = formatDiff(diff)
+    .trimEnd()
+    .split('\n')
+    .map((line) => [SIGNS[line.charAt(0)] ?? '', cell(line.slice(2))])
+  return [title, '', ...table(['Change', 'What'], rows)]
 }
 
 function folded(title: string, lines: readonly string[]): readonly string[] {

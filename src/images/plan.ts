@@ -26,6 +26,8 @@ export interface PlannedImage {
   readonly names: readonly [string, ...string[]]
   /** The digest that the reference demands. */
   readonly digest?: string
+  /** The digest that an earlier build recorded: the reference has to point at it still. */
+  readonly lockedDigest?: string
   /** Name of the archive, distinct among all images of the plan. */
   readonly fileName: string
   /** Who asks for it. */

@@ -6,6 +6,7 @@ import { Cancelled, Failure } from '../errors.ts'
 import { PAUSES } from '../fetch/retry.ts'
 import type { Log } from '../log.ts'
 import type { PieceCache } from '../piece-cache.ts'
+import { notAsLocked } from '../request/lock.ts'
 import { writeArchive } from './archive.ts'
 import { archiveKey, archiveProblem } from './cached.ts'
 import type { Containerd } from './containerd.ts'
@@ -82,12 +83,21 @@ export async function pullImages(
   const { arch, dir, cache, containerd, log, signal } = options
   const context = { pauses: PAUSES, ...options }
   const failures: unknown[] = []
+  const began = performance.now()
   let count = 0
   let bytes = 0
 
   const restore = async (image: PlannedImage, path: string): Promise<string | undefined> => {
-    if (cache === undefined) return undefined
+    if (cache === undefined && image.lockedDigest === undefined) return undefined
     const digest = image.digest ?? (await resolveDigest(image, context))
+    if (image.lockedDigest !== undefined && image.lockedDigest !== digest) {
+      throw notAsLocked(
+        `The image ${image.reference} (asked for by ${image.sources.join(', ')})`,
+        digest,
+        image.lockedDigest,
+      )
+    }
+    if (cache === undefined) return undefined
     const key = archiveKey(image, digest, arch)
     const check = (file: string) => archiveProblem(file, image, digest, arch)
     const restored = await cache.restore(key, path, check, signal)
@@ -108,9 +118,12 @@ export async function pullImages(
     const { size } = await stat(path)
     count++
     bytes += size
-    const megabytes = Math.ceil(bytes / 1_000_000)
+    const megabytes = bytes / 1_000_000
+    const speed = megabytes / ((performance.now() - began) / 1000)
     const verb = restored === undefined ? 'pulled' : 'restored'
-    log.info(`${verb} ${count} of ${planned.length}, ${megabytes} MB: ${image.reference}`)
+    log.info(
+      `${verb} ${count} of ${planned.length}, ${Math.ceil(megabytes)} MB, ${speed.toFixed(1)} MB/s: ${image.reference}`,
+    )
     const { reference, names, fileName } = image
     return { reference, names, digest, fileName, path, size }
   }

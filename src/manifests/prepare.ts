@@ -1,7 +1,7 @@
 import { Failure } from '../errors.ts'
 import { formatReference, hasFixedVersion, lastPathPart, tryReference } from '../images/reference.ts'
 import type { Log } from '../log.ts'
-import type { ManifestRole, Plan } from '../plan/plan.ts'
+import { MANIFEST_PATHS, type ManifestRole, type Plan } from '../plan/plan.ts'
 import { autoscalerImage, ccmImage } from '../plan/urls.ts'
 import { appliesHeadlamp } from '../request/request.ts'
 import { requireAutoscalerPlaceholders, withAutoscalerPermissions } from './autoscaler.ts'
@@ -18,15 +18,6 @@ export interface PreparedManifest {
   readonly text: string
   /** The images that it needs, as written. */
   readonly images: readonly string[]
-}
-
-/** What the node scripts call each manifest. */
-const PATHS: Readonly<Record<Exclude<ManifestRole, 'dashboard'>, string>> = {
-  network: 'network.yaml',
-  autoscaler: 'autoscaler.yaml',
-  ccm: 'provider.yaml',
-  csi: 'manifest.yaml',
-  'snapshot-crds': 'snapshot-crds.yaml',
 }
 
 /**
@@ -105,8 +96,8 @@ function namesImage(manifest: Manifest, name: string): boolean {
  * cluster creation looks for headlamp.yaml first.
  */
 function pathsOf(role: ManifestRole, isHeadlamp: boolean): readonly [string, ...string[]] {
-  if (role !== 'dashboard') return [PATHS[role]]
-  return isHeadlamp ? ['headlamp.yaml', 'dashboard.yaml'] : ['dashboard.yaml']
+  const path = MANIFEST_PATHS[role]
+  return isHeadlamp ? ['headlamp.yaml', path] : [path]
 }
 
 function warnOfMovingImages(manifest: Manifest, source: string, log: Log): void {

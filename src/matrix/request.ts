@@ -2,6 +2,7 @@ import { parse } from 'semver'
 import { type Arch, parseArch } from '../arch.ts'
 import { Failure } from '../errors.ts'
 import { type Mirror, parseMirrors } from '../request/mirrors.ts'
+import { parseSwitch } from '../request/switch.ts'
 import { MATRIX_SETTINGS, type MatrixSettingName } from './settings.ts'
 
 /** Which minors are wanted. */
@@ -47,7 +48,7 @@ export function parseMatrixRequest(
     archs: [...new Set(words(textOf('arch')).map(parseArch))],
     released: lines.filter((line) => !isRepository(line)),
     repositories: lines.filter(isRepository).map(parseRepository),
-    includePrereleases: parseBoolean('include-prereleases', textOf('include-prereleases')),
+    includePrereleases: parseSwitch(textOf('include-prereleases'), 'include-prereleases'),
     mirrors: parseMirrors(textOf('mirrors')),
   }
 }
@@ -96,15 +97,6 @@ function parseRepository(url: string): string {
     )
   }
   return url
-}
-
-function parseBoolean(name: MatrixSettingName, text: string): boolean {
-  if (/^true$/i.test(text)) return true
-  if (/^false$/i.test(text)) return false
-  throw new Failure(
-    `${name}: ${JSON.stringify(text)} is neither true nor false`,
-    `Set ${name} to true or false.`,
-  )
 }
 
 function words(text: string): readonly string[] {

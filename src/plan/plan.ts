@@ -5,7 +5,14 @@ import type { Version } from '../request/version.ts'
 /** Where a file comes from: the web, the user's own disk, or this program. */
 export type FileSource =
   | { readonly kind: 'url'; readonly candidates: Candidates }
-  | { readonly kind: 'file'; readonly path: string }
+  | {
+      readonly kind: 'file'
+      readonly path: string
+      /** What versions.txt calls it: `file:` and a path. */
+      readonly name: string
+      /** SHA-256 that an earlier build recorded, 64 hexadecimal digits: no other bytes will do. */
+      readonly lockedSha256?: string
+    }
   | { readonly kind: 'text'; readonly text: string }
 
 interface PlannedFile {
@@ -23,7 +30,17 @@ export interface PlannedBinary extends PlannedFile {
   readonly paths: readonly [string, ...string[]]
 }
 
-export type ManifestRole = 'network' | 'dashboard' | 'autoscaler' | 'ccm' | 'csi' | 'snapshot-crds'
+/** What the node scripts call each manifest. They open dashboard.yaml whatever dashboard is in it. */
+export const MANIFEST_PATHS = {
+  network: 'network.yaml',
+  dashboard: 'dashboard.yaml',
+  autoscaler: 'autoscaler.yaml',
+  ccm: 'provider.yaml',
+  csi: 'manifest.yaml',
+  'snapshot-crds': 'snapshot-crds.yaml',
+} as const
+
+export type ManifestRole = keyof typeof MANIFEST_PATHS
 
 /** A manifest that nodes apply. */
 export interface PlannedManifest extends PlannedFile {

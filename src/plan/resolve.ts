@@ -8,6 +8,7 @@ import type { BuildRequest, ManifestRequest } from '../request/request.ts'
 import { minorOf, parseVersion, type Version } from '../request/version.ts'
 import { togetherTelling } from '../together.ts'
 import type { Workspace } from '../workspace.ts'
+import { lockPlan } from './lock.ts'
 import type { FileSource, Plan, PlannedBinary, PlannedManifest } from './plan.ts'
 import { newestOfMinor, newestUpToMinor, releasesOf } from './releases.ts'
 import * as urls from './urls.ts'
@@ -35,7 +36,7 @@ export async function resolvePlan(request: BuildRequest, context: ResolveContext
       wanted.kind === 'exact' ? Promise.resolve(wanted.version) : newestPatch(minor, context),
       request.cni === undefined ? newestCni(request, context) : Promise.resolve(request.cni),
       request.crictl === undefined ? nearestCrictl(minor, request, context) : Promise.resolve(request.crictl),
-      commitOfUnits(request, context),
+      request.lock === undefined ? commitOfUnits(request, context) : Promise.resolve('as locked'),
     ],
   )
   if (minorOf(autoscaler) !== minor) {
@@ -43,7 +44,8 @@ export async function resolvePlan(request: BuildRequest, context: ResolveContext
       `autoscaler-version ${autoscaler} is for Kubernetes ${minorOf(autoscaler)}, but the ISO is for ${kubernetes}: the autoscaler is only tested with its own minor.`,
     )
   }
-  return assemblePlan(request, { kubernetes, autoscaler, cni, crictl, unitCommit }, hostArch())
+  const plan = assemblePlan(request, { kubernetes, autoscaler, cni, crictl, unitCommit }, hostArch())
+  return request.lock === undefined ? plan : lockPlan(plan, request.lock)
 }
 
 /** The versions that a request leaves open. */
@@ -170,7 +172,7 @@ const NO_DASHBOARD = 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: kubern
 
 function sourceOf(request: ManifestRequest): FileSource {
   if (request.kind === 'none') return { kind: 'text', text: NO_DASHBOARD }
-  if (request.kind === 'file') return { kind: 'file', path: request.path }
+  if (request.kind === 'file') return { kind: 'file', path: request.path, name: `file:${request.path}` }
   return fromUrl(
     request.kind === 'url' ? [{ url: request.url }] : urls.ADD_ON_MANIFESTS[request.name](request.version),
   )

@@ -25,6 +25,8 @@ export interface NamedVersion {
 export interface RecordDiff {
   /** Absent when both are for one platform. */
   readonly platform?: Moved<string>
+  /** MAJOR.MINOR; absent when both were laid out for one release. */
+  readonly cloudstack?: Moved<string>
   /** Seconds since 1970; absent when both carry one time. */
   readonly epoch?: Moved<number>
   readonly versions: Changes<NamedVersion>
@@ -38,6 +40,9 @@ export interface RecordDiff {
 export function diffRecords(from: IsoRecord, to: IsoRecord): RecordDiff {
   return {
     ...(from.platform === to.platform ? {} : { platform: { from: from.platform, to: to.platform } }),
+    ...(from.cloudstack === to.cloudstack
+      ? {}
+      : { cloudstack: { from: from.cloudstack, to: to.cloudstack } }),
     ...(from.epoch === to.epoch ? {} : { epoch: { from: from.epoch, to: to.epoch } }),
     versions: changes(
       versionsOf(from),
@@ -63,20 +68,21 @@ export function diffRecords(from: IsoRecord, to: IsoRecord): RecordDiff {
 }
 
 /** True when two records tell of the same ISO. */
-export function isSame({ platform, epoch, versions, files, images }: RecordDiff): boolean {
+export function isSame({ platform, cloudstack, epoch, versions, files, images }: RecordDiff): boolean {
   const parts: readonly Changes<unknown>[] = [versions, files, images]
   const isQuiet = parts.every((part) =>
     [part.added, part.removed, part.moved].every(({ length }) => length === 0),
   )
-  return platform === undefined && epoch === undefined && isQuiet
+  return platform === undefined && cloudstack === undefined && epoch === undefined && isQuiet
 }
 
 /** The difference for people: a line a change, `+` for added, `-` for removed, `~` for moved. */
 export function formatDiff(diff: RecordDiff): string {
   if (isSame(diff)) return 'No difference.\n'
-  const { platform, epoch, versions, files, images } = diff
+  const { platform, cloudstack, epoch, versions, files, images } = diff
   const lines = [
     ...(platform === undefined ? [] : [`~ platform ${platform.from} -> ${platform.to}`]),
+    ...(cloudstack === undefined ? [] : [`~ cloudstack ${cloudstack.from} -> ${cloudstack.to}`]),
     ...(epoch === undefined ? [] : [`~ epoch ${epoch.from} -> ${epoch.to}`]),
     ...linesOf(
       versions,

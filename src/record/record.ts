@@ -28,6 +28,8 @@ export interface RecordedImage {
 export interface IsoRecord {
   /** `linux/amd64` or `linux/arm64`. */
   readonly platform: string
+  /** MAJOR.MINOR of the CloudStack release that the ISO was laid out for. */
+  readonly cloudstack: string
   /** The time that all of the ISO carries, in seconds since 1970: a rebuild takes it over. */
   readonly epoch: number
   readonly versions: Readonly<Partial<Record<VersionName, string>>>
@@ -49,6 +51,7 @@ export function formatRecord(record: IsoRecord): string {
   const lines = [
     HEADING,
     `platform ${record.platform}`,
+    `cloudstack ${record.cloudstack}`,
     `epoch ${record.epoch}`,
     ...VERSION_NAMES.flatMap((name) => {
       const version = record.versions[name]
@@ -82,6 +85,7 @@ export function parseRecord(text: string, where: string): IsoRecord {
     )
   }
   let platform: string | undefined
+  let cloudstack: string | undefined
   let epoch: number | undefined
   const versions: Partial<Record<VersionName, string>> = {}
   const files: RecordedFile[] = []
@@ -99,6 +103,16 @@ export function parseRecord(text: string, where: string): IsoRecord {
       if (first === undefined || second !== undefined || platform !== undefined)
         throw bad('one platform is expected')
       platform = first
+    } else if (keyword === 'cloudstack') {
+      if (
+        first === undefined ||
+        !/^\d+\.\d+$/.test(first) ||
+        second !== undefined ||
+        cloudstack !== undefined
+      ) {
+        throw bad('one CloudStack release, MAJOR.MINOR, is expected')
+      }
+      cloudstack = first
     } else if (keyword === 'epoch') {
       if (first === undefined || !/^\d{1,12}$/.test(first) || second !== undefined || epoch !== undefined) {
         throw bad('one time in seconds is expected')
@@ -137,16 +151,14 @@ export function parseRecord(text: string, where: string): IsoRecord {
       if (images.some(({ path }) => path === third)) throw bad(`${third} has a line already`)
       images.push({ reference: first, digest: second, path: third })
     } else {
-      throw bad('a line starts with platform, epoch, version, file or image')
+      throw bad('a line starts with platform, cloudstack, epoch, version, file or image')
     }
   }
-  if (platform === undefined || epoch === undefined) {
-    throw new Failure(
-      `${where} has no ${platform === undefined ? 'platform' : 'epoch'} line`,
-      'Take the versions.txt of a build as it is.',
-    )
+  if (platform === undefined || cloudstack === undefined || epoch === undefined) {
+    const missing = platform === undefined ? 'platform' : cloudstack === undefined ? 'cloudstack' : 'epoch'
+    throw new Failure(`${where} has no ${missing} line`, 'Take the versions.txt of a build as it is.')
   }
-  return { platform, epoch, versions, files, images }
+  return { platform, cloudstack, epoch, versions, files, images }
 }
 
 function hashOf(word: string | undefined): string | undefined {

@@ -4,8 +4,10 @@ import { type Arch, parseArch } from '../arch.ts'
 import { DEFAULTS } from '../defaults.ts'
 import { Failure, joined } from '../errors.ts'
 import { formatReference, parseReference } from '../images/reference.ts'
+import { type Lock, lockedSettings } from './lock.ts'
 import { hasUser, type Mirror, parseMirrors } from './mirrors.ts'
 import { BUILD_SETTINGS, type BuildSettingName, type SettingValues } from './settings.ts'
+import { parseSwitch } from './switch.ts'
 import { type KubernetesRequest, parseKubernetesVersion, parseVersion, type Version } from './version.ts'
 
 /** Add-ons that are known by name. */
@@ -38,6 +40,10 @@ export interface BuildRequest {
   /** MAJOR.MINOR of the CloudStack release. */
   readonly cloudstack: string
   readonly mirrors: readonly Mirror[]
+  /** Whether the finished ISO is looked at as a node will. */
+  readonly verify: boolean
+  /** The build to repeat. */
+  readonly lock?: Lock
 }
 
 const ADD_ON_VERSIONS: Readonly<Record<AddOn, Version>> = {
@@ -57,20 +63,19 @@ const BUILD_NAME = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}$/
  * Reads what the user set. Every bad value is reported at once.
  * @param values as written; blank means the default
  * @param context `tag`: the tag that a workflow runs for, which an empty kubernetes-version stands for;
- *   `cwd`: what relative paths are relative to
+ *   `cwd`: what relative paths are relative to; `lock`: the build to repeat, which stands for what is left empty
  * @throws Failure naming each input that cannot be used
  */
 export function parseRequest(
   values: SettingValues,
-  context: { readonly cwd: string; readonly tag?: string },
+  context: { readonly cwd: string; readonly tag?: string; readonly lock?: Lock },
 ): BuildRequest {
-  const set: SettingValues = {
-    ...values,
-    'kubernetes-version': settingOf(values, 'kubernetes-version') || (context.tag ?? ''),
-  }
+  const { cwd, tag = '', lock } = context
+  const instead = lock === undefined ? { 'kubernetes-version': tag } : lockedSettings(lock)
+  const textOf = (name: BuildSettingName): string => values[name]?.trim() || instead[name] || defaultOf(name)
   const problems: Failure[] = []
   const read = <T>(name: BuildSettingName, parse: (text: string) => T): T | undefined => {
-    const text = settingOf(set, name)
+    const text = textOf(name)
     try {
       return text === '' ? undefined : parse(text)
     } catch (thrown) {
@@ -83,23 +88,25 @@ export function parseRequest(
     read(name, (text) => parseVersion(name, text))
 
   const kubernetes = read('kubernetes-version', parseKubernetesVersion)
-  if (settingOf(set, 'kubernetes-version') === '') problems.push(noKubernetesVersion())
+  if (textOf('kubernetes-version') === '') problems.push(noKubernetesVersion())
   const cloudstack = read('cloudstack-version', parseCloudStack) ?? DEFAULTS.cloudstack
   const request = {
-    network: read('network', (text) => parseManifest('network', text, ['calico', 'flannel'], context.cwd)),
+    network: read('network', (text) => parseManifest('network', text, ['calico', 'flannel'], cwd)),
     dashboard:
       read('dashboard', (text) =>
         text === 'none'
           ? { kind: 'none' as const }
-          : parseManifest('dashboard', text, ['kubernetes-dashboard', 'headlamp'], context.cwd),
+          : parseManifest('dashboard', text, ['kubernetes-dashboard', 'headlamp'], cwd),
       ) ?? addOn(appliesHeadlamp(cloudstack) ? 'headlamp' : 'kubernetes-dashboard'),
     arch: read('arch', parseArch),
     ccm: version('ccm-version'),
     csi: version('csi-version'),
     extraImages: read('extra-images', parseExtraImages) ?? [],
-    outputDir: read('output-dir', (text) => parseOutputDir(text, context.cwd)),
+    outputDir: read('output-dir', (text) => parseOutputDir(text, cwd)),
     cloudstack,
     mirrors: read('mirrors', parseMirrors) ?? [],
+    verify: read('verify', (text) => parseSwitch(text, 'verify')) ?? true,
+    ...optional('lock', lock),
     ...optional('cni', version('cni-version')),
     ...optional('crictl', version('crictl-version')),
     ...optional('autoscaler', version('autoscaler-version')),
@@ -121,9 +128,8 @@ export function appliesHeadlamp(cloudstack: string): boolean {
   return major > 4 || (major === 4 && minor >= FIRST_WITH_HEADLAMP)
 }
 
-function settingOf(values: SettingValues, name: BuildSettingName): string {
-  const text = values[name]?.trim() ?? ''
-  return text === '' ? (BUILD_SETTINGS.find((setting) => setting.name === name)?.default ?? '') : text
+function defaultOf(wanted: BuildSettingName): string {
+  return BUILD_SETTINGS.find(({ name }) => name === wanted)?.default ?? ''
 }
 
 function noKubernetesVersion(): Failure {

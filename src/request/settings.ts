@@ -82,8 +82,21 @@ export const BUILD_SETTINGS = [
   },
   {
     name: 'cloudstack-version',
-    description: 'CloudStack release that will use the ISO; decides how the dashboard is laid out.',
+    description:
+      'CloudStack release that will use the ISO; decides how the dashboard is laid out and what the ISO is checked for.',
     default: DEFAULTS.cloudstack,
+  },
+  {
+    name: 'lock',
+    description:
+      'versions.txt of an earlier build, or its ISO, as a path or URL: that ISO is built again, byte for byte, and anything that has changed since is refused. What it says stands for the inputs left empty.',
+    default: '',
+  },
+  {
+    name: 'verify',
+    description:
+      'Whether to look at the finished ISO as a node will, and keep it only when it is sound: true or false.',
+    default: 'true',
   },
   {
     name: 'mirrors',
@@ -103,13 +116,19 @@ export const ACTION_SETTINGS = [
   {
     name: 'cache',
     description:
-      'Whether to keep programs and image archives in the cache of GitHub Actions for later runs: true or false.',
+      'Where to keep programs and image archives for later runs: service (the cache of GitHub Actions), tool-cache (the disk of a machine that stays), false (nowhere), or true: the service on runners of GitHub, the tool cache on self-hosted ones.',
     default: 'true',
+  },
+  {
+    name: 'previous',
+    description:
+      'versions.txt of an earlier build, or its ISO, as a path or URL, to compare with: for the output changed and the summary. Nothing there counts as a first build.',
+    default: '',
   },
   {
     name: 'upload-artifact',
     description:
-      'Whether to upload the ISO, its checksum files and its versions.txt as artifacts, each as it is: true or false.',
+      'Whether to upload the ISO, its checksum files, its versions.txt and its bill of materials as artifacts, each as it is: true or false.',
     default: 'true',
   },
   {
@@ -131,6 +150,11 @@ export const OUTPUTS = [
   { name: 'iso-size', description: 'Size of the ISO in bytes.' },
   { name: 'iso-sha256', description: 'SHA-256 of the ISO, 64 hexadecimal digits.' },
   { name: 'versions-path', description: 'Path of the versions.txt beside the ISO.' },
+  { name: 'sbom-path', description: 'Path of the bill of materials, CycloneDX in JSON, beside the ISO.' },
+  {
+    name: 'changed',
+    description: 'Whether the ISO differs from previous: true or false; empty without previous.',
+  },
   { name: 'kubernetes-version', description: 'Kubernetes on the ISO, such as 1.33.13.' },
   { name: 'autoscaler-version', description: 'Release of the cluster autoscaler.' },
   { name: 'ccm-version', description: 'Release of the cloud controller manager.' },

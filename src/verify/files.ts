@@ -1,17 +1,14 @@
 import type { Arch } from '../arch.ts'
-import { Failure } from '../errors.ts'
 import { formatOf } from '../fetch/content.ts'
 import type { WantedImage } from '../images/plan.ts'
 import { VOLUME_ID } from '../iso/kinds.ts'
 import type { IsoEntry, IsoImage } from '../iso/reader.ts'
+import { textOnIso } from '../iso/text.ts'
 import { imagesOf } from '../manifests/images.ts'
 import { parseManifest } from '../manifests/parse.ts'
 import { AUTOSCALER_PLACEHOLDERS, type ContractFile, matches, type NodeContract } from './contract.ts'
 import { errorAt, type Finding, findingOf, noticeAt, THE_ISO } from './finding.ts'
 import { BrokenTar, readTar } from './tar.ts'
-
-/** No manifest or unit of a node is larger; a larger one is not read. In bytes. */
-const LARGEST_TEXT = 32 * 1024 * 1024
 
 /** As many first bytes as tell what a file is. */
 const HEAD = 64
@@ -148,7 +145,7 @@ async function checkDashboards(
   { dashboardInstead }: NodeContract,
 ): Promise<readonly Finding[]> {
   if (dashboardInstead === undefined || !has(iso, dashboardInstead) || !has(iso, 'dashboard.yaml')) return []
-  const [first, second] = [await text(iso, dashboardInstead), await text(iso, 'dashboard.yaml')]
+  const [first, second] = [await textOnIso(iso, dashboardInstead), await textOnIso(iso, 'dashboard.yaml')]
   if (first === second) return []
   return [
     errorAt(
@@ -163,7 +160,7 @@ async function checkDashboards(
 async function checkTexts(iso: IsoImage): Promise<readonly Finding[]> {
   const findings: Finding[] = []
   if (has(iso, 'autoscaler.yaml')) {
-    const autoscaler = await text(iso, 'autoscaler.yaml')
+    const autoscaler = await textOnIso(iso, 'autoscaler.yaml')
     const missing = AUTOSCALER_PLACEHOLDERS.filter((placeholder) => !autoscaler.includes(placeholder))
     if (missing.length > 0) {
       const why = 'the node puts the cluster in their place with sed, so it would scale nothing'
@@ -173,7 +170,7 @@ async function checkTexts(iso: IsoImage): Promise<readonly Finding[]> {
   }
   for (const unit of ['kubelet.service', '10-kubeadm.conf']) {
     if (!has(iso, unit)) continue
-    const content = await text(iso, unit)
+    const content = await textOnIso(iso, unit)
     if (/^\s*</.test(content)) {
       findings.push(errorAt(unit, 'is an HTML or XML page', 'systemd cannot read it', REBUILD))
     } else if (content.includes('/usr/bin/kubelet')) {
@@ -191,7 +188,7 @@ async function checkManifests(iso: IsoImage): Promise<Surveyed> {
   for (const { path } of filesOf(iso)) {
     if (!matches('*.yaml', path)) continue
     try {
-      const manifest = parseManifest(await text(iso, path), path)
+      const manifest = parseManifest(await textOnIso(iso, path), path)
       images.push(...imagesOf(manifest).map((reference) => ({ reference, source: path })))
     } catch (thrown) {
       findings.push(findingOf(thrown, path, 'kubectl refuses it on the node'))
@@ -202,17 +199,6 @@ async function checkManifests(iso: IsoImage): Promise<Surveyed> {
 
 function has(iso: IsoImage, path: string): boolean {
   return iso.entries.some((entry) => entry.path === path && !entry.isDirectory)
-}
-
-/** The text of a small file of the ISO. @throws Failure when it is too large */
-export async function text(iso: IsoImage, path: string): Promise<string> {
-  const entry = iso.entries.find((each) => each.path === path)
-  if (entry !== undefined && entry.size > LARGEST_TEXT) {
-    throw new Failure(`${path} has ${entry.size} bytes, too many for a text`, REBUILD)
-  }
-  const pieces: Buffer[] = []
-  for await (const piece of iso.read(path)) pieces.push(piece)
-  return Buffer.concat(pieces).toString()
 }
 
 async function head(iso: IsoImage, path: string): Promise<Buffer> {

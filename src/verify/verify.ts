@@ -5,17 +5,19 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import pMap, { pMapSkip } from 'p-map'
 import { type Arch, hostArch, parseArch } from '../arch.ts'
+import { DEFAULTS } from '../defaults.ts'
 import { Cancelled, fileFailure } from '../errors.ts'
 import type { ContainerdBinaries } from '../images/containerd.ts'
 import type { WantedImage } from '../images/plan.ts'
 import { lookupName, tryReference } from '../images/reference.ts'
 import { type IsoEntry, type IsoImage, openIso } from '../iso/reader.ts'
+import { textOnIso } from '../iso/text.ts'
 import type { Log } from '../log.ts'
 import { type IsoRecord, parseRecord } from '../record/record.ts'
 import type { Workspace } from '../workspace.ts'
 import { type Archive, inspectArchive } from './archive.ts'
 import { contractOf } from './contract.ts'
-import { archOfProgram, checkDisk, checkFiles, filesOf, text } from './files.ts'
+import { archOfProgram, checkDisk, checkFiles, filesOf } from './files.ts'
 import { errorAt, type Finding, findingOf, noticeAt } from './finding.ts'
 import { type Importer, startImporter } from './import.ts'
 import { checkRecord, RECORD } from './record.ts'
@@ -23,8 +25,8 @@ import { checkReferences } from './references.ts'
 
 export interface VerifyRequest {
   readonly isoPath: string
-  /** MAJOR.MINOR of the CloudStack release whose nodes shall use the ISO. */
-  readonly cloudstack: string
+  /** MAJOR.MINOR of the CloudStack release whose nodes shall use the ISO; absent: as versions.txt says, else the default. */
+  readonly cloudstack?: string | undefined
   /** Of the nodes; absent: as versions.txt, else kubeadm, says. */
   readonly arch?: Arch
   /** What `kubeadm config images list` names; absent: kubeadm's images are known by their names. */
@@ -39,17 +41,25 @@ const DOCKER = 'docker/'
 /** Archives that are unpacked at once. */
 const CONCURRENCY = 2
 
+/** What came of a look at an ISO. */
+export interface Verdict {
+  /** Errors and notices; empty when all is well. */
+  readonly findings: readonly Finding[]
+  /** MAJOR.MINOR of the CloudStack release that it was looked at for. */
+  readonly cloudstack: string
+}
+
 /**
  * Looks at a finished ISO of any origin as nodes will: its names and files, its archives, which a fresh containerd
  * imports, the images that its manifests ask for, and its versions.txt.
- * @returns what was found, errors and notices; empty when all is well
  * @throws Failure when it is no ISO or cannot be read, or when containerd does not run; Cancelled
  */
-export async function verifyIso(request: VerifyRequest): Promise<readonly Finding[]> {
-  const { isoPath, cloudstack, containerd, workspace, log, kubeadmImages = [] } = request
+export async function verifyIso(request: VerifyRequest): Promise<Verdict> {
+  const { isoPath, containerd, workspace, log, kubeadmImages = [] } = request
   const iso = await openIso(isoPath)
   try {
     const { record, findings: ofRecord } = await readRecord(iso)
+    const cloudstack = request.cloudstack ?? record?.cloudstack ?? DEFAULTS.cloudstack
     const arch = request.arch ?? (await archOf(iso, record))
     const files = await checkFiles(iso, contractOf(cloudstack), arch)
     const importer = await startImporter({ binaries: containerd, arch, workspace, log })
@@ -60,7 +70,7 @@ export async function verifyIso(request: VerifyRequest): Promise<readonly Findin
       ...kubeadmImages.map((reference) => ({ reference, source: 'kubeadm' })),
       ...(record?.images ?? []).map(({ reference }) => ({ reference, source: RECORD })),
     ]
-    return [
+    const findings = [
       ...checkDisk(iso),
       ...files.findings,
       ...ofArchives,
@@ -68,6 +78,7 @@ export async function verifyIso(request: VerifyRequest): Promise<readonly Findin
       ...ofRecord,
       ...(record === undefined ? [] : checkRecord(record, await hashFiles(iso, workspace), archives, arch)),
     ]
+    return { findings, cloudstack }
   } finally {
     await iso.close()
   }
@@ -81,7 +92,7 @@ async function readRecord(
     return { findings: [noticeAt(RECORD, 'is missing', why, 'Build the ISO with this program.')] }
   }
   try {
-    return { record: parseRecord(await text(iso, RECORD), RECORD), findings: [] }
+    return { record: parseRecord(await textOnIso(iso, RECORD), RECORD), findings: [] }
   } catch (thrown) {
     return { findings: [findingOf(thrown, RECORD, why)] }
   }

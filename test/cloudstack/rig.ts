@@ -5,6 +5,7 @@ import { type CloudStackReport, runCloudStack } from '../../src/cloudstack/run.t
 import type { CloudStackValues } from '../../src/cloudstack/settings.ts'
 import type { Timing } from '../../src/cloudstack/timing.ts'
 import type { Log } from '../../src/log.ts'
+import { runGroup } from '../log.ts'
 import type { CloudStackStandIn } from './stand-in.ts'
 
 /** Patience for a stand-in that is a thousand times faster than CloudStack, in milliseconds. */
@@ -24,6 +25,7 @@ export class Lines implements Log {
   info = (message: string) => void this.all.push(`info: ${message}`)
   notice = (message: string) => void this.all.push(`notice: ${message}`)
   debug = (message: string) => void this.all.push(`debug: ${message}`)
+  group = runGroup
   warning = (message: string) => {
     this.all.push(`warning: ${message}`)
     this.warnings.push(message)

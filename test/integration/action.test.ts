@@ -71,6 +71,7 @@ it('uploads the ISO as it is, tells outputs and summary, and fetches nothing twi
   const iso = await readFile(cold.outputs.get('iso-path') ?? '')
   expect(await service.artifact(ISO)).toEqual(iso)
   expect(service.artifacts.map(({ name }) => name).toSorted()).toEqual([
+    'setup-v1.33.13-x86_64.cdx.json',
     ISO,
     `${ISO}.md5`,
     `${ISO}.sha256`,

@@ -50,6 +50,7 @@ describe.each(containerds)('a build with $name', ({ containerd }) => {
     const isoName = 'setup-v1.33.13-x86_64.iso'
     const kinds = ['md5', 'sha256', 'sha512']
     expect(await readdir(bench.out)).toEqual([
+      'setup-v1.33.13-x86_64.cdx.json',
       isoName,
       ...kinds.map((kind) => `${isoName}.${kind}`),
       'setup-v1.33.13-x86_64.versions.txt',

@@ -3,7 +3,8 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type BuildResult, build } from '../../src/build.ts'
-import { type RunnerCache, runnerCache } from '../../src/github/cache.ts'
+import { serviceCache } from '../../src/github/cache.ts'
+import type { RunCache } from '../../src/piece-cache.ts'
 import { parseRequest } from '../../src/request/request.ts'
 import { type Bench, makeBench } from '../harness.ts'
 import { type KeptLog, keptLog } from '../log.ts'
@@ -56,12 +57,12 @@ function resetEnvironment(): void {
 
 interface CachedBuild extends BuildResult {
   readonly log: KeptLog
-  readonly cache: RunnerCache
+  readonly cache: RunCache
 }
 
 async function buildWithCache(values: Readonly<Record<string, string>> = {}): Promise<CachedBuild> {
   const log = keptLog()
-  const cache = runnerCache(bench.temp, log)
+  const cache = serviceCache(bench.temp, log)
   if (cache === undefined) throw new Error('there should be a cache')
   const request = parseRequest(
     {

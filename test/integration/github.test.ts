@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { sha256OfFile } from '../../src/fetch/hash.ts'
 import { parseArtifactName, parseRetentionDays, uploadArtifacts } from '../../src/github/artifact.ts'
-import { type RunnerCache, runnerCache } from '../../src/github/cache.ts'
+import { serviceCache } from '../../src/github/cache.ts'
+import type { RunCache } from '../../src/piece-cache.ts'
 import { formatKey, type PieceKey } from '../../src/piece-cache.ts'
 import { type Bench, makeBench } from '../harness.ts'
 import { type KeptLog, keptLog } from '../log.ts'
@@ -63,13 +64,13 @@ function checkOf({ facts: [sha256] }: PieceKey) {
     (await sha256OfFile(path)) === sha256 ? undefined : 'its SHA-256 is another'
 }
 
-function open(limits?: Parameters<typeof runnerCache>[2]): RunnerCache {
-  const cache = runnerCache(bench.temp, log, limits)
+function open(limits?: Parameters<typeof serviceCache>[2]): RunCache {
+  const cache = serviceCache(bench.temp, log, limits)
   if (cache === undefined) throw new Error('there should be a cache')
   return cache
 }
 
-async function saved(limits?: Parameters<typeof runnerCache>[2]) {
+async function saved(limits?: Parameters<typeof serviceCache>[2]) {
   const piece = await makePiece()
   const cache = open(limits)
   await cache.save(piece.key, piece.path, 'a note')
@@ -220,7 +221,7 @@ describe('the cache of a runner', () => {
 
   it('is absent where there is no cache service', () => {
     vi.stubEnv('ACTIONS_RESULTS_URL', '')
-    expect(runnerCache(bench.temp, log)).toBeUndefined()
+    expect(serviceCache(bench.temp, log)).toBeUndefined()
     expect(log.infos).toHaveLength(1)
   })
 })

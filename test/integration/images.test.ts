@@ -19,6 +19,7 @@ import { type PulledImage, planImagesWithTags, pullImages } from '../../src/imag
 import { parseMirrors, registryMirrors } from '../../src/request/mirrors.ts'
 import { type Workspace, withWorkspace } from '../../src/workspace.ts'
 import { containerds, crictl } from '../containerds.ts'
+import { runGroup } from '../log.ts'
 import { type ClusterNode, startNode } from '../node.ts'
 import { buildImage } from '../upstream/images.ts'
 import { type FaultHook, type Registry, type RegistryFault, startRegistry } from '../upstream/registry.ts'
@@ -35,7 +36,7 @@ const PAUSES = [10, 20, 30]
 
 const messages: string[] = []
 const note = (message: string): void => void messages.push(message)
-const log = { info: note, notice: note, warning: note, debug: note }
+const log = { info: note, notice: note, warning: note, debug: note, group: runGroup }
 
 let registry: Registry
 let out: string

@@ -19,10 +19,11 @@ import { mirroredUrl, parseMirrors, registryMirrors } from '../../src/request/mi
 import { withWorkspace } from '../../src/workspace.ts'
 import { containerds } from '../containerds.ts'
 import { corpusDir } from '../corpus.ts'
+import { runGroup } from '../log.ts'
 import { startUpstream, type Upstream } from '../upstream/upstream.ts'
 
 const run = promisify(execFile)
-const log = { info: () => {}, notice: () => {}, warning: () => {}, debug: () => {} }
+const log = { info: () => {}, notice: () => {}, warning: () => {}, debug: () => {}, group: runGroup }
 const never = new AbortController().signal
 
 let upstream: Upstream

@@ -58,7 +58,8 @@ async function findingsOf(
     const isoPath = await writeDraft(draft, arch, workspace)
     await after?.(isoPath, workspace)
     const optional = kubeadmImages === undefined ? {} : { kubeadmImages }
-    return await verifyIso({ isoPath, cloudstack, containerd, workspace, log: keptLog(), ...optional })
+    const request = { isoPath, cloudstack, containerd, workspace, log: keptLog(), ...optional }
+    return (await verifyIso(request)).findings
   })
 }
 

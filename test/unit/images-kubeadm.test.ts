@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { Failure } from '../../src/errors.ts'
 import { readKubeadmImages } from '../../src/images/kubeadm.ts'
+import { runGroup } from '../log.ts'
 
 const IMAGES = [
   'registry.k8s.io/kube-apiserver:v1.33.13',
@@ -15,7 +16,7 @@ const IMAGES = [
 function read(lines: readonly string[], version = '1.33.13') {
   const messages: string[] = []
   const note = (message: string): void => void messages.push(message)
-  const log = { info: note, notice: note, warning: note, debug: note }
+  const log = { info: note, notice: note, warning: note, debug: note, group: runGroup }
   return { images: readKubeadmImages(`${lines.join('\n')}\n`, version, log), messages }
 }
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { matrixActionYml } from '../../scripts/matrix-metadata.ts'
+import { matrixActionYml } from '../../scripts/metadata.ts'
 import { matrixSummary } from '../../src/github/matrix-summary.ts'
 import { planMatrix, standsFor } from '../../src/matrix/plan.ts'
 import { parseMatrixRequest } from '../../src/matrix/request.ts'

@@ -17,5 +17,14 @@ it('action.yml is a node24 action with exactly the inputs that the parser reads'
   const action = parse(read('action.yml'))
   expect(Object.keys(action.inputs)).toEqual([...BUILD_SETTINGS, ...ACTION_SETTINGS].map(({ name }) => name))
   expect(Object.keys(action.outputs)).toEqual(OUTPUTS.map(({ name }) => name))
-  expect(action.runs).toMatchObject({ using: 'node24', main: 'dist/index.js' })
+  expect(action.runs).toMatchObject({ using: 'node24', main: 'dist/index.js', post: 'dist/post.js' })
+})
+
+it('leaves empty in action.yml what a lock may stand for, and says there what empty means', () => {
+  const { inputs } = parse(read('action.yml'))
+  for (const { name, default: fallback } of BUILD_SETTINGS) {
+    expect(inputs[name].default, name).toBe('')
+    if (fallback !== '') expect(inputs[name].description, name).toContain(` Default: ${fallback}`)
+  }
+  for (const { name, default: fallback } of ACTION_SETTINGS) expect(inputs[name].default, name).toBe(fallback)
 })

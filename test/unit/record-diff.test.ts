@@ -14,6 +14,7 @@ const PAUSE = image('registry.k8s.io/pause:3.10', HASH_A)
 
 const BEFORE: IsoRecord = {
   platform: 'linux/amd64',
+  cloudstack: '4.22',
   epoch: 1_700_000_000,
   versions: { kubernetes: '1.33.1', crictl: '1.33.0', etcd: '3.5.21' },
   files: [KUBEADM],
@@ -28,9 +29,16 @@ describe('the difference of two records', () => {
   })
 
   it('names the platform and the time', () => {
-    const diff = diffRecords(BEFORE, { ...BEFORE, platform: 'linux/arm64', epoch: 1_700_000_001 })
+    const diff = diffRecords(BEFORE, {
+      ...BEFORE,
+      platform: 'linux/arm64',
+      cloudstack: '4.23',
+      epoch: 1_700_000_001,
+    })
     expect(isSame(diff)).toBe(false)
-    expect(formatDiff(diff)).toBe('~ platform linux/amd64 -> linux/arm64\n~ epoch 1700000000 -> 1700000001\n')
+    expect(formatDiff(diff)).toBe(
+      '~ platform linux/amd64 -> linux/arm64\n~ cloudstack 4.22 -> 4.23\n~ epoch 1700000000 -> 1700000001\n',
+    )
   })
 
   it('names versions that came, went and changed', () => {

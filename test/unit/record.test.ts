@@ -5,6 +5,7 @@ import { formatRecord, type IsoRecord, parseRecord } from '../../src/record/reco
 const hash = 'a'.repeat(64)
 const record: IsoRecord = {
   platform: 'linux/amd64',
+  cloudstack: '4.22',
   epoch: 1_700_000_000,
   versions: { kubernetes: '1.33.13', network: '/home/a user/100%.yaml', ccm: '1.2.0' },
   files: [
@@ -30,6 +31,7 @@ describe('versions.txt', () => {
   it('is plain lines in a fixed order', () => {
     expect(formatRecord(record)).toBe(`# cks-iso versions 1
 platform linux/amd64
+cloudstack 4.22
 epoch 1700000000
 version kubernetes 1.33.13
 version ccm 1.2.0
@@ -56,21 +58,24 @@ image registry.k8s.io/pause:3.10 sha256:${hash} docker/pause:3.10.tar
     expect(parseRecord(text, 'v').versions.network).toBe('a\nimage x')
   })
 
-  const start = '# cks-iso versions 1\nplatform linux/amd64\nepoch 1\n'
+  const start = '# cks-iso versions 1\nplatform linux/amd64\ncloudstack 4.22\nepoch 1\n'
   it.each([
     ['<html>', 'its first line'],
     ['', 'its first line'],
-    [`${start}file k8s/kubeadm ${hash} https://x\n`, 'line 4.*path, sha256'],
-    [`${start}file k8s/kubeadm sha256:${hash}\n`, 'line 4'],
-    [`${start}file a sha256:${hash} u\nfile a sha256:${hash} u\n`, 'line 5.*already'],
-    [`${start}image NOT/AN/IMAGE sha256:${hash} docker/a.tar\n`, 'line 4.*reference'],
-    [`${start}image a/b:1 sha256:abc docker/a.tar\n`, 'line 4.*digest'],
-    [`${start}version unknown 1\n`, 'line 4.*known name'],
-    [`${start}version ccm 1\nversion ccm 2\n`, 'line 5'],
-    [`${start}other\n`, 'line 4.*starts with'],
-    [`${start}\n`, 'line 4'],
-    ['# cks-iso versions 1\nplatform linux/amd64\n', 'no epoch line'],
-    ['# cks-iso versions 1\nepoch 1\n', 'no platform line'],
+    [`${start}file k8s/kubeadm ${hash} https://x\n`, 'line 5.*path, sha256'],
+    [`${start}file k8s/kubeadm sha256:${hash}\n`, 'line 5'],
+    [`${start}file a sha256:${hash} u\nfile a sha256:${hash} u\n`, 'line 6.*already'],
+    [`${start}image NOT/AN/IMAGE sha256:${hash} docker/a.tar\n`, 'line 5.*reference'],
+    [`${start}image a/b:1 sha256:abc docker/a.tar\n`, 'line 5.*digest'],
+    [`${start}version unknown 1\n`, 'line 5.*known name'],
+    [`${start}version ccm 1\nversion ccm 2\n`, 'line 6'],
+    [`${start}other\n`, 'line 5.*starts with'],
+    [`${start}\n`, 'line 5'],
+    [`${start}cloudstack 4.23\n`, 'line 5.*one CloudStack release'],
+    ['# cks-iso versions 1\ncloudstack 4\n', 'line 2.*MAJOR.MINOR'],
+    ['# cks-iso versions 1\nplatform linux/amd64\ncloudstack 4.22\n', 'no epoch line'],
+    ['# cks-iso versions 1\nplatform linux/amd64\nepoch 1\n', 'no cloudstack line'],
+    ['# cks-iso versions 1\ncloudstack 4.22\nepoch 1\n', 'no platform line'],
   ])('that reads %j is refused', (text, why) => {
     expect(() => parseRecord(text, 'old.txt')).toThrow(new RegExp(`old\\.txt.*${why}`))
   })

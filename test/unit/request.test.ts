@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseEpoch } from '../../src/request/epoch.ts'
+import type { Lock } from '../../src/request/lock.ts'
 import { mirroredUrl, parseMirrors, registryMirrors } from '../../src/request/mirrors.ts'
 import { parseRequest } from '../../src/request/request.ts'
 import type { SettingValues } from '../../src/request/settings.ts'
@@ -71,6 +72,7 @@ describe('a request', () => {
       outputDir: cwd,
       cloudstack: '4.22',
       mirrors: [],
+      verify: true,
     })
   })
 
@@ -221,5 +223,48 @@ describe('SOURCE_DATE_EPOCH', () => {
 
   it.each(['abc', '-1', '1.5', '1e9', '0', '9999999999'])('refuses %j', (text) => {
     expect(() => parseEpoch(text)).toThrow('SOURCE_DATE_EPOCH')
+  })
+})
+
+describe('a request with a lock', () => {
+  const lock: Lock = {
+    name: 'old.txt',
+    record: {
+      platform: 'linux/arm64',
+      cloudstack: '4.23',
+      epoch: 1,
+      versions: {
+        kubernetes: '1.32.1',
+        'cni-plugins': '1.5.0',
+        etcd: '3.5.21',
+        network: 'flannel@0.26.0',
+        dashboard: 'none',
+      },
+      files: [],
+      images: [],
+    },
+  }
+  const locked = (values: SettingValues, tag?: string) =>
+    parseRequest(values, { cwd, lock, ...(tag === undefined ? {} : { tag }) })
+
+  it('takes what is left empty from it, before a tag and the defaults', () => {
+    expect(locked({ arch: ' ' }, 'refs/tags/v1.34.0')).toMatchObject({
+      kubernetes: { kind: 'exact', version: '1.32.1' },
+      cni: '1.5.0',
+      etcd: '3.5.21',
+      network: { kind: 'add-on', name: 'flannel', version: '0.26.0' },
+      dashboard: { kind: 'none' },
+      arch: 'arm64',
+      cloudstack: '4.23',
+      ccm: '1.2.0',
+      lock,
+    })
+  })
+
+  it('lets the user say otherwise, for the plan to find', () => {
+    expect(locked({ arch: 'amd64', network: 'calico' })).toMatchObject({
+      arch: 'amd64',
+      network: { name: 'calico' },
+    })
   })
 })

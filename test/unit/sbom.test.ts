@@ -8,6 +8,7 @@ const HASH = 'a'.repeat(64)
 
 const RECORD: IsoRecord = {
   platform: 'linux/arm64',
+  cloudstack: '4.22',
   epoch: 1_700_000_000,
   versions: { kubernetes: '1.33.1', 'cni-plugins': '1.7.1' },
   files: [
