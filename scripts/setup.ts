@@ -5,7 +5,7 @@ import { delimiter, join, resolve } from 'node:path'
 /**
  * Installs what a demo or the tests need and the machine lacks. `node scripts/setup.ts demo` or `… test`. Debian's and
  * Ubuntu's packages; as root or through sudo, else it says what to install. For tests, where Go is there, also a
- * containerd 2.x, crictl and actionlint, into .cache/.
+ * containerd 2.x, crictl, actionlint and act, into .cache/.
  */
 
 const root = resolve(import.meta.dirname, '..')
@@ -22,6 +22,7 @@ const GO_PROGRAMS = {
   ctr: 'github.com/containerd/containerd/v2/cmd/ctr@v2.4.2',
   crictl: 'sigs.k8s.io/cri-tools/cmd/crictl@v1.37.0',
   actionlint: 'github.com/rhysd/actionlint/cmd/actionlint@v1.7.12',
+  act: 'github.com/nektos/act@v0.2.87',
 }
 
 const isTest = process.argv[2] === 'test'
@@ -47,7 +48,7 @@ function installPackages(wanted: Readonly<Record<string, string>>): void {
 function installGoPrograms(dir: string): void {
   if (!isOnPath('go')) {
     console.error(
-      'Go is not on this machine: the tests use the installed containerd only, and no actionlint.',
+      'Go is not on this machine: the tests use the installed containerd only, and no actionlint and no act.',
     )
     return
   }

@@ -20,10 +20,18 @@ export const containerds: readonly ContainerdInstall[] = [
   ...(existsSync(second) ? install(join(second, 'containerd'), join(second, 'ctr')) : []),
 ]
 
-/** The CRI client, from beside the second containerd or from PATH; undefined where there is none. */
-export const crictl: string | undefined = [second, ...(process.env.PATH ?? '').split(delimiter)]
-  .map((dir) => join(dir, 'crictl'))
-  .find(isExecutable)
+/** The CRI client; undefined where there is none. */
+export const crictl: string | undefined = find('crictl')
+
+/** The program that runs workflows as GitHub does (nektos/act); undefined where there is none. */
+export const act: string | undefined = find('act')
+
+/** A program from beside the second containerd or from PATH. */
+function find(program: string): string | undefined {
+  return [second, ...(process.env.PATH ?? '').split(delimiter)]
+    .map((dir) => join(dir, program))
+    .find(isExecutable)
+}
 
 function install(containerd: string, ctr: string): readonly ContainerdInstall[] {
   try {

@@ -17,8 +17,11 @@ const KEY = 'Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZ
 
 /** Microsoft's own emulator of Azure's blob store, on a free port of loopback. */
 export interface BlobStore {
-  /** A URL with which the blob can be written or read, and nothing else can be done. */
-  signedUrl(blob: string, access: 'write' | 'read'): Promise<string>
+  /**
+   * A URL with which the blob can be written or read, and nothing else can be done.
+   * @param fileName what a download is to be called; absent: the answer does not say
+   */
+  signedUrl(blob: string, access: 'write' | 'read', fileName?: string): Promise<string>
   read(blob: string): Promise<Buffer>
   write(blob: string, bytes: Buffer): Promise<void>
   close(): Promise<void>
@@ -46,10 +49,11 @@ export async function startBlobStore(): Promise<BlobStore> {
   try {
     const container = await containerOf(await origin(child))
     return {
-      signedUrl: async (blob, access) =>
+      signedUrl: async (blob, access, fileName) =>
         await container.getBlockBlobClient(blob).generateSasUrl({
           permissions: BlobSASPermissions.parse(access === 'write' ? 'cw' : 'r'),
           expiresOn: new Date(Date.now() + 3_600_000),
+          ...(fileName === undefined ? {} : { contentDisposition: `attachment; filename="${fileName}"` }),
         }),
       read: async (blob) => await container.getBlockBlobClient(blob).downloadToBuffer(),
       write: async (blob, bytes) => {

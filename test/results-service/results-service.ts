@@ -97,6 +97,30 @@ export async function startResultsService(): Promise<ResultsService> {
       const id = finish(artifacts, name, { name, size: Number(message.size), hash })
       return { ok: true, artifact_id: String(id) }
     },
+    ListArtifacts: async (message) => ({
+      artifacts: [...artifacts.values()].flatMap(({ id, stored }) =>
+        stored === undefined ||
+        String(message.id_filter ?? id) !== String(id) ||
+        (message.name_filter ?? stored.name) !== stored.name
+          ? []
+          : [
+              {
+                workflow_run_backend_id: text(message.workflow_run_backend_id),
+                workflow_job_run_backend_id: text(message.workflow_job_run_backend_id),
+                database_id: String(id),
+                name: stored.name,
+                size: String(stored.size),
+                digest: stored.hash,
+              },
+            ],
+      ),
+    }),
+    GetSignedArtifactURL: async (message) => {
+      const name = text(message.name)
+      const slot = artifacts.get(name)
+      if (slot?.stored === undefined) throw new TwirpError(404, 'not_found', `there is no artifact ${name}`)
+      return { signed_url: await blobs.signedUrl(slot.blob, 'read', name) }
+    },
     CreateCacheEntry: async (message) => ({
       ok: true,
       signed_upload_url: await reserve(
