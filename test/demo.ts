@@ -18,7 +18,16 @@ console.log('Starting the embedded upstream: the internet of a build, on loopbac
 const upstream = await startUpstream()
 let code: unknown
 try {
-  const args = ['build', '--kubernetes-version', '1.33', '--etcd-version', '3.5.21', '--output-dir', out]
+  const args = [
+    'build',
+    '--no-cache',
+    '--kubernetes-version',
+    '1.33',
+    '--etcd-version',
+    '3.5.21',
+    '--output-dir',
+    out,
+  ]
   const build = spawn('node', [join(root, 'dist/cli.js'), ...args, '--mirrors', upstream.mirrors], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })

@@ -1,3 +1,3 @@
-/** Stands in for actions/attest-build-provenance: act fetches it, but must not run it where CKS_ISO_ATTEST is false. */
+/** Stands in for actions/attest-build-provenance: it fails, as on a private repository. */
 
 throw new Error('nothing here can attest')

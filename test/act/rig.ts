@@ -17,7 +17,9 @@ const REPOSITORY = 'example/cks-iso'
 const ACTIONS = {
   'actions/checkout': ['repository', 'ref', 'persist-credentials'],
   'actions/download-artifact': ['pattern', 'path', 'merge-multiple'],
+  'actions/upload-artifact': ['name', 'path'],
   'actions/attest-build-provenance': ['subject-path'],
+  'actions/attest': ['subject-path', 'sbom-path'],
 }
 
 /** For one run, in milliseconds: below what a test has. */

@@ -37,6 +37,8 @@ export interface ResultsService {
   setFaults(hook: ResultsHook): void
   /** Forgets which methods were called so far. */
   clearCalls(): void
+  /** Forgets artifacts and entries, as for the run of another repository. */
+  clear(): void
   close(): Promise<void>
 }
 
@@ -180,6 +182,10 @@ export async function startResultsService(): Promise<ResultsService> {
     },
     setFaults: (hook) => {
       faults = hook
+    },
+    clear: () => {
+      artifacts.clear()
+      entries.clear()
     },
     clearCalls: () => {
       calls.length = 0

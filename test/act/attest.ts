@@ -1,0 +1,3 @@
+/** Stands in for actions/attest. */
+
+throw new Error('nothing here can attest')
