@@ -19837,7 +19837,7 @@ var require_client_h2 = __commonJS({
     "use strict";
     var assert = __require("node:assert");
     var { errorMonitor } = __require("node:events");
-    var { pipeline: pipeline8 } = __require("node:stream");
+    var { pipeline: pipeline7 } = __require("node:stream");
     var util = require_util();
     var {
       RequestContentLengthMismatchError,
@@ -20316,7 +20316,7 @@ var require_client_h2 = __commonJS({
     }
     function writeStream(abort, socket, expectsPayload, h2stream, body, client, request, contentLength) {
       assert(contentLength !== 0 || client[kRunning] === 0, "stream body cannot be pipelined");
-      const pipe = pipeline8(
+      const pipe = pipeline7(
         body,
         h2stream,
         (err) => {
@@ -23361,7 +23361,7 @@ var require_api_pipeline = __commonJS({
         util.destroy(ret, err);
       }
     };
-    function pipeline8(opts, handler) {
+    function pipeline7(opts, handler) {
       try {
         const pipelineHandler = new PipelineHandler(opts, handler);
         this.dispatch({ ...opts, body: pipelineHandler.req }, pipelineHandler);
@@ -23370,7 +23370,7 @@ var require_api_pipeline = __commonJS({
         return new PassThrough().destroy(err);
       }
     }
-    module.exports = pipeline8;
+    module.exports = pipeline7;
   }
 });
 
@@ -26535,7 +26535,7 @@ var require_fetch = __commonJS({
       subresourceSet
     } = require_constants4();
     var EE = __require("node:events");
-    var { Readable, pipeline: pipeline8, finished } = __require("node:stream");
+    var { Readable, pipeline: pipeline7, finished } = __require("node:stream");
     var { addAbortListener, isErrored, isReadable, bufferToLowerCasedHeaderName } = require_util();
     var { dataURLProcessor, serializeAMimeType, minimizeSupportedMimeType } = require_data_url();
     var { getGlobalDispatcher } = require_global2();
@@ -27480,7 +27480,7 @@ var require_fetch = __commonJS({
                 status,
                 statusText,
                 headersList,
-                body: decoders.length ? pipeline8(this.body, ...decoders, (err) => {
+                body: decoders.length ? pipeline7(this.body, ...decoders, (err) => {
                   if (err) {
                     this.onError(err);
                   }
@@ -31681,7 +31681,7 @@ ${value}`;
 var require_eventsource = __commonJS({
   "node_modules/undici/lib/web/eventsource/eventsource.js"(exports, module) {
     "use strict";
-    var { pipeline: pipeline8 } = __require("node:stream");
+    var { pipeline: pipeline7 } = __require("node:stream");
     var { fetching } = require_fetch();
     var { makeRequest } = require_request2();
     var { webidl } = require_webidl();
@@ -31841,7 +31841,7 @@ var require_eventsource = __commonJS({
               ));
             }
           });
-          pipeline8(
+          pipeline7(
             response.body.stream,
             eventSourceStream,
             (error) => {
@@ -33265,7 +33265,7 @@ var require_streamx = __commonJS({
         fn().then((src) => {
           if (src === null) return out.end();
           if (out.destroying) return;
-          pipeline8(src, out, noop);
+          pipeline7(src, out, noop);
         }).catch((err) => out.destroy(err));
         return out;
       }
@@ -33552,13 +33552,13 @@ var require_streamx = __commonJS({
     }
     function pipelinePromise(...streams) {
       return new Promise((resolve7, reject) => {
-        return pipeline8(...streams, (err) => {
+        return pipeline7(...streams, (err) => {
           if (err) return reject(err);
           resolve7();
         });
       });
     }
-    function pipeline8(stream, ...streams) {
+    function pipeline7(stream, ...streams) {
       const all = Array.isArray(stream) ? [...stream, ...streams] : [stream, ...streams];
       const done = all.length && typeof all[all.length - 1] === "function" ? all.pop() : null;
       if (all.length < 2) throw StreamError.BAD_ARGUMENT("Pipeline requires at least 2 streams");
@@ -33656,7 +33656,7 @@ var require_streamx = __commonJS({
       return s._writev !== Writable2.prototype._writev && s._writev !== Duplex.prototype._writev;
     }
     module.exports = {
-      pipeline: pipeline8,
+      pipeline: pipeline7,
       pipelinePromise,
       isStream,
       isStreamx,
@@ -46441,12 +46441,12 @@ function rewrite(arch3) {
 }
 async function readStored(pieces) {
   const stored = /* @__PURE__ */ new Map();
-  let kept = 0;
+  let kept2 = 0;
   await readTar(pieces, async ({ name, size, isFile }, content) => {
     if (!isFile) return;
-    const mayKeep = size <= LARGEST_DOCUMENT && kept + size <= MOST_DOCUMENT_BYTES;
+    const mayKeep = size <= LARGEST_DOCUMENT && kept2 + size <= MOST_DOCUMENT_BYTES;
     const file = await readFile3(content, mayKeep);
-    kept += file.bytes?.length ?? 0;
+    kept2 += file.bytes?.length ?? 0;
     stored.set(name, { size, ...file });
   });
   return stored;
@@ -47679,19 +47679,19 @@ async function walk(bytes, root, names) {
 }
 function filesOf(records) {
   const files = [];
-  let open5;
+  let open6;
   for (const record of records) {
     if (isSelfOrParent(record.identifier)) continue;
-    if (open5 === void 0) {
-      open5 = [];
-      files.push(open5);
-    } else if (open5[0]?.identifier.equals(record.identifier) === false) {
+    if (open6 === void 0) {
+      open6 = [];
+      files.push(open6);
+    } else if (open6[0]?.identifier.equals(record.identifier) === false) {
       throw new Malformed("a file of several parts is incomplete");
     }
-    open5.push(record);
-    if (!record.isContinued) open5 = void 0;
+    open6.push(record);
+    if (!record.isContinued) open6 = void 0;
   }
-  if (open5 !== void 0) throw new Malformed("a file of several parts is incomplete");
+  if (open6 !== void 0) throw new Malformed("a file of several parts is incomplete");
   return files;
 }
 async function readNode(bytes, parent, records, names) {
@@ -48771,10 +48771,8 @@ var Stopwatch = class {
 
 // src/verify/verify.ts
 import { createHash as createHash9 } from "node:crypto";
-import { createWriteStream as createWriteStream4 } from "node:fs";
-import { mkdir as mkdir7, rm as rm6 } from "node:fs/promises";
+import { mkdir as mkdir7, open as open5, rm as rm6 } from "node:fs/promises";
 import { join as join16 } from "node:path";
-import { pipeline as pipeline7 } from "node:stream/promises";
 
 // src/iso/text.ts
 import { randomUUID as randomUUID4 } from "node:crypto";
@@ -49337,21 +49335,30 @@ async function checkArchive(iso, { path: path5, size, isDirectory: isDirectory2 
     const findings = [errorAt(path5, "is a directory", why2, "Leave it out.")];
     return { path: path5, size, names: [], findings };
   }
-  const archive = await inspectArchive({ path: path5, size }, iso.read(path5), arch3);
-  if (archive.findings.length > 0) return archive;
-  try {
-    await pipeline7(iso.read(path5), createWriteStream4(file), { signal });
-  } catch (thrown) {
-    if (signal.aborted) throw new Cancelled("Cannot check the ISO: cancelled");
-    throw fileFailure(`Cannot unpack ${path5}`, file, thrown);
-  }
-  const refused = await importer.import(file);
+  const archive = await inspectArchive({ path: path5, size }, kept(iso.read(path5), file), arch3);
+  if (signal.aborted) throw new Cancelled("Cannot check the ISO: cancelled");
+  const refused = archive.findings.length > 0 ? void 0 : await importer.import(file);
   await rm6(file, { force: true });
   if (refused === void 0) return archive;
   const what = `cannot be imported${importer.unpacks ? " and unpacked" : ""}: ${refused}`;
   const why = "a node imports it in the same way; a failure stops an upgrade, and the image is missing";
   const fix = "Write this archive again, from a fresh pull of its image.";
   return { ...archive, findings: [errorAt(path5, what, why, fix)] };
+}
+async function* kept(content, file) {
+  try {
+    const handle = await open5(file, "wx");
+    try {
+      for await (const piece of content) {
+        await handle.writeFile(piece);
+        yield piece;
+      }
+    } finally {
+      await handle.close();
+    }
+  } catch (thrown) {
+    throw fileFailure("Cannot keep an archive of the ISO for its import", file, thrown);
+  }
 }
 async function hashFiles(iso, { signal }) {
   const hashes = /* @__PURE__ */ new Map();
@@ -49483,7 +49490,7 @@ async function describePlan(request, environment2) {
 }
 async function withStages(request, { log: log2, cancel, tempDir, pauses, cache, runId }, body) {
   const optional3 = pauses === void 0 ? {} : { pauses };
-  const kept = cache === void 0 ? {} : { cache };
+  const kept2 = cache === void 0 ? {} : { cache };
   try {
     const run = async (workspace) => {
       const downloads = new Downloads({
@@ -49491,9 +49498,9 @@ async function withStages(request, { log: log2, cancel, tempDir, pauses, cache, 
         log: log2,
         signal: workspace.signal,
         ...optional3,
-        ...kept
+        ...kept2
       });
-      return await body({ workspace, downloads, log: log2, pauses: optional3, ...kept });
+      return await body({ workspace, downloads, log: log2, pauses: optional3, ...kept2 });
     };
     return await withWorkspace(tempDir, cancel, run, runId);
   } catch (thrown) {
@@ -49539,7 +49546,7 @@ async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log
   const { signal, stop } = workspace;
   const dir = join18(workspace.dir, "archives");
   await mkdir8(dir);
-  const kept = cache === void 0 ? {} : { cache };
+  const kept2 = cache === void 0 ? {} : { cache };
   return await pullImages(planned, {
     containerd: containerd2,
     log: log2,
@@ -49548,7 +49555,7 @@ async function pull(planned, { arch: arch3 }, containerd2, { workspace, log: log
     dir,
     onFailure: stop,
     ...pauses,
-    ...kept
+    ...kept2
   });
 }
 function recordOf(plan, epoch, files, images) {
@@ -51419,10 +51426,10 @@ var MachineCache = class {
     const version = versionOf3(key);
     const entry = join19(this.#root, version);
     try {
-      const kept = find(TOOL, version, hostArch());
-      if (kept === "") return void 0;
-      await copyFile6(join19(kept, "piece"), path5, constants6.COPYFILE_FICLONE);
-      const note = await readFile8(join19(kept, "note"), "utf8");
+      const kept2 = find(TOOL, version, hostArch());
+      if (kept2 === "") return void 0;
+      await copyFile6(join19(kept2, "piece"), path5, constants6.COPYFILE_FICLONE);
+      const note = await readFile8(join19(kept2, "note"), "utf8");
       const wrong = await check(path5);
       if (wrong !== void 0) throw new Error(wrong);
       const now = /* @__PURE__ */ new Date();

@@ -1,8 +1,6 @@
 import { createHash } from 'node:crypto'
-import { createWriteStream } from 'node:fs'
-import { mkdir, rm } from 'node:fs/promises'
+import { mkdir, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { pipeline } from 'node:stream/promises'
 import pMap, { pMapSkip } from 'p-map'
 import { type Arch, hostArch, parseArch } from '../arch.ts'
 import { DEFAULTS } from '../defaults.ts'
@@ -162,22 +160,33 @@ async function checkArchive(
     const findings = [errorAt(path, 'is a directory', why, 'Leave it out.')]
     return { path, size, names: [], findings }
   }
-  const archive = await inspectArchive({ path, size }, iso.read(path), arch)
+  const archive = await inspectArchive({ path, size }, kept(iso.read(path), file), arch)
+  if (signal.aborted) throw new Cancelled('Cannot check the ISO: cancelled')
   // What is known of the archive by now says more than what containerd would make of it.
-  if (archive.findings.length > 0) return archive
-  try {
-    await pipeline(iso.read(path), createWriteStream(file), { signal })
-  } catch (thrown) {
-    if (signal.aborted) throw new Cancelled('Cannot check the ISO: cancelled')
-    throw fileFailure(`Cannot unpack ${path}`, file, thrown)
-  }
-  const refused = await importer.import(file)
+  const refused = archive.findings.length > 0 ? undefined : await importer.import(file)
   await rm(file, { force: true })
   if (refused === undefined) return archive
   const what = `cannot be imported${importer.unpacks ? ' and unpacked' : ''}: ${refused}`
   const why = 'a node imports it in the same way; a failure stops an upgrade, and the image is missing'
   const fix = 'Write this archive again, from a fresh pull of its image.'
   return { ...archive, findings: [errorAt(path, what, why, fix)] }
+}
+
+/** Passes content on, and keeps it in a file: it is read but once. */
+async function* kept(content: AsyncIterable<Buffer>, file: string): AsyncGenerator<Buffer, void> {
+  try {
+    const handle = await open(file, 'wx')
+    try {
+      for await (const piece of content) {
+        await handle.writeFile(piece)
+        yield piece
+      }
+    } finally {
+      await handle.close()
+    }
+  } catch (thrown) {
+    throw fileFailure('Cannot keep an archive of the ISO for its import', file, thrown)
+  }
 }
 
 /** SHA-256 of every file outside docker/, by path. */
