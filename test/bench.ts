@@ -9,16 +9,23 @@ import { mirroredUrl, parseMirrors, registryMirrors } from '../src/request/mirro
 import { withWorkspace } from '../src/workspace.ts'
 import { makeBench } from './harness.ts'
 import { keptLog } from './log.ts'
+import { startResultsService } from './results-service/results-service.ts'
 import { REALISTIC_SIZES, startUpstream } from './upstream/upstream.ts'
 
 /**
- * A build of ours beside the way of the former script, which did one thing after the other: each file, then for each
- * image fetch and export, then the ISO. Same upstream on loopback, realistic sizes, one run. Prints seconds and their
- * ratio. The serial side neither verifies, nor unpacks as the script did, so it is on the fast side.
+ * Three comparisons in one go, on one upstream on loopback with realistic sizes. Each prints seconds and their ratio.
+ *
+ * 1. A first build of ours, and the way of the former script, which did one thing after the other: each file, then for
+ *    each image fetch and export, then the ISO. The serial side neither verifies, nor unpacks as the script did, so it
+ *    is on the fast side.
+ * 2. The same build again, with what the first has left in the tool cache of this machine.
+ * 3. The action, first and again, with the cache of a results service (azurite keeps its blobs).
+ *
+ * The stages that the first build prints tell the share of each, that of the check of the ISO too.
  */
 
 const run = promisify(execFile)
-const cli = join(import.meta.dirname, '../dist/cli.js')
+const dist = join(import.meta.dirname, '../dist')
 const rounds = Number(process.argv[2] ?? '3')
 
 console.log('preparing an upstream of realistic sizes …')
@@ -26,38 +33,88 @@ const upstream = await startUpstream(REALISTIC_SIZES)
 const bench = await makeBench()
 try {
   await upstream.pushAll()
-  const pairs: { ours: number; serial: number }[] = []
-  for (let round = 0; round < rounds; round++) {
-    const start = performance.now()
-    // In a process of its own: this one serves the upstream.
-    const args = [
-      'build',
-      '--kubernetes-version',
-      '1.33.13',
-      '--output-dir',
-      bench.out,
-      '--mirrors',
-      upstream.mirrors,
-    ]
-    const { stdout, stderr } = await run('node', [cli, ...args])
-    const ours = (performance.now() - start) / 1000
-    const iso = stdout.trim()
+  const ratios = { serial: [] as number[], again: [] as number[], action: [] as number[] }
+  for (let round = 1; round <= rounds; round++) {
+    const cache = join(bench.dir, `cache-${round}`)
+    const first = await timed(() => buildOnce(cache))
+    const { iso, stages } = first.result
+    const again = await timed(() => buildOnce(cache))
     const record = parseRecord(await readFile(iso.replace(/iso$/, 'versions.txt'), 'utf8'), iso)
-    const urls = record.files.map(({ source }) => source)
+    const size = Math.round((await stat(iso)).size / 1e6)
+    const sources = record.files.map(({ source }) => source)
     const images = record.images.map(({ reference }) => reference)
-    const size = (await stat(iso)).size
-    console.log(stderr.match(/^.*they overlap.*$/m)?.[0])
-    const serial = await serially(urls, images)
-    pairs.push({ ours, serial })
+    const serial = await serially(sources, images)
+    console.log(`round ${round}: ${images.length} images, ISO of ${size} MB`)
+    console.log(`  first build ${show(first)}: ${stages}`)
     console.log(
-      `round ${round + 1}: ${images.length} images, ISO of ${Math.round(size / 1e6)} MB: ours ${ours.toFixed(1)} s, serial ${serial.toFixed(1)} s`,
+      `  serial way ${show({ seconds: serial })}; serial / ours ${(serial / first.seconds).toFixed(2)}`,
     )
+    console.log(`  second build ${show(again)}: ${again.result.stages}`)
+    console.log(`  second / first ${(again.seconds / first.seconds).toFixed(2)}`)
+    const [cold, warm] = await actions()
+    console.log(`  action: first ${show(cold)}, second ${show(warm)}`)
+    console.log(`  second / first ${(warm.seconds / cold.seconds).toFixed(2)}`)
+    ratios.serial.push(serial / first.seconds)
+    ratios.again.push(again.seconds / first.seconds)
+    ratios.action.push(warm.seconds / cold.seconds)
   }
-  const ratios = pairs.map(({ ours, serial }) => serial / ours).toSorted((a, b) => a - b)
-  console.log(`serial / ours, median of ${rounds}: ${ratios[Math.floor(rounds / 2)]?.toFixed(2)}`)
+  console.log(`medians of ${rounds}: serial / ours ${median(ratios.serial)}`)
+  console.log(`  second / first: tool cache ${median(ratios.again)}, cache service ${median(ratios.action)}`)
 } finally {
   await bench.close()
   await upstream.close()
+}
+
+interface Timed {
+  readonly seconds: number
+}
+
+async function timed<T>(work: () => Promise<T>): Promise<Timed & { readonly result: T }> {
+  const start = performance.now()
+  const result = await work()
+  return { seconds: (performance.now() - start) / 1000, result }
+}
+
+function show({ seconds }: Timed): string {
+  return `${seconds.toFixed(1)} s`
+}
+
+function median(values: readonly number[]): string {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]?.toFixed(2) ?? 'none'
+}
+
+/** One build on the command line, in a process of its own: this one serves the upstream. */
+async function buildOnce(cache: string): Promise<{ readonly iso: string; readonly stages: string }> {
+  const args = ['build', '--kubernetes-version', '1.33.13', '--output-dir', bench.out]
+  const { stdout, stderr } = await run(
+    'node',
+    [join(dist, 'cli.js'), ...args, '--mirrors', upstream.mirrors],
+    { env: { ...process.env, XDG_CACHE_HOME: cache, RUNNER_TOOL_CACHE: '' }, maxBuffer: 1e8 },
+  )
+  return { iso: stdout.trim(), stages: stderr.match(/^.*(?=\(they overlap\))/m)?.[0].trim() ?? '' }
+}
+
+/** The action, twice in one repository. */
+async function actions(): Promise<readonly [Timed, Timed]> {
+  const service = await startResultsService()
+  try {
+    const env = {
+      ...process.env,
+      ...service.env,
+      'INPUT_KUBERNETES-VERSION': '1.33.13',
+      'INPUT_OUTPUT-DIR': bench.out,
+      'INPUT_UPLOAD-ARTIFACT': 'false',
+      INPUT_CACHE: 'service',
+      INPUT_MIRRORS: upstream.mirrors,
+      GITHUB_OUTPUT: '',
+      GITHUB_WORKSPACE: bench.dir,
+      RUNNER_TEMP: bench.temp,
+    }
+    const once = () => timed(() => run('node', [join(dist, 'index.js')], { env, maxBuffer: 1e8 }))
+    return [await once(), await once()]
+  } finally {
+    await service.close()
+  }
 }
 
 async function serially(urls: readonly string[], images: readonly string[]): Promise<number> {
