@@ -221,7 +221,7 @@ describe.each(containerds)('images, with $name', { timeout: TIMEOUT }, (binaries
       const blobs = asked('GET', 'blob').map(({ reference }) => reference)
       expect(blobs).toHaveLength(5)
       expect(new Set(blobs).size).toBe(5)
-      expect(messages.at(-1)).toMatch(/^pulled 2 of 2, 1 MB: quay\.io\/pull\/[ab]:v1$/)
+      expect(messages.at(-1)).toMatch(/^pulled 2 of 2, 1 MB, \d+\.\d MB\/s: quay\.io\/pull\/[ab]:v1$/)
     })
 
     it('takes an image of Docker media types, and one without an index', async () => {
