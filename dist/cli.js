@@ -42009,6 +42009,10 @@ function joined(what, problems) {
   const items = problems.map((problem) => `- ${problem.message.replace("\n", ". ")}`);
   return new Failure(`${problems.length} ${what}`, items.join("\n"));
 }
+function throwProblems(what, problems) {
+  const [first, ...others] = problems;
+  if (first !== void 0) throw others.length === 0 ? first : joined(what, problems);
+}
 function reasonOf(thrown) {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
@@ -42407,6 +42411,21 @@ function isUrl(text, protocols) {
 function hasUser(text) {
   return /:\/\/[^/\s]*@/.test(text);
 }
+function requirePlainSource(text, about) {
+  const { input, what, kinds } = about;
+  if (hasUser(text)) {
+    throw new Failure(
+      `${input}: the URL holds a user or password (not shown here)`,
+      `Download the ${what} in a step before, and set ${input} to the path of the file.`
+    );
+  }
+  if (new RegExp("\\p{Cc}", "u").test(text)) {
+    throw new Failure(
+      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
+      `Set ${input} to one ${kinds}.`
+    );
+  }
+}
 function withoutSlash(url) {
   return url.replace(/\/+$/, "");
 }
@@ -42559,8 +42578,7 @@ function parseRequest(values, context) {
     ...optional("buildName", read("build-name", parseBuildName))
   };
   const { network, arch: arch3, ccm, csi, outputDir } = request;
-  const [problem, ...others] = problems;
-  if (problem !== void 0) throw others.length === 0 ? problem : joined("inputs cannot be used", problems);
+  throwProblems("inputs cannot be used", problems);
   if (!kubernetes || !network || !arch3 || !ccm || !csi || !outputDir) {
     throw new Error("a setting without a default was read as absent");
   }
@@ -42583,18 +42601,7 @@ function addOn(name, version = ADD_ON_VERSIONS[name]) {
   return { kind: "add-on", name, version };
 }
 function parseManifest(input, text, names, cwd) {
-  if (hasUser(text)) {
-    throw new Failure(
-      `${input}: the URL holds a user or password (not shown here)`,
-      `Download the manifest in a step before, and set ${input} to the path of the file.`
-    );
-  }
-  if (new RegExp("\\p{Cc}", "u").test(text)) {
-    throw new Failure(
-      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
-      `Set ${input} to one URL, file or add-on.`
-    );
-  }
+  requirePlainSource(text, { input, what: "manifest", kinds: "URL, file or add-on" });
   const at2 = text.indexOf("@");
   const name = names.find((candidate) => candidate === (at2 < 0 ? text : text.slice(0, at2)));
   if (name !== void 0) {
@@ -47079,11 +47086,7 @@ async function pullImages(planned, options) {
     if (cache === void 0 && image.lockedDigest === void 0) return void 0;
     const digest = image.digest ?? await resolveDigest(image, context);
     if (image.lockedDigest !== void 0 && image.lockedDigest !== digest) {
-      throw notAsLocked(
-        `The image ${image.reference} (asked for by ${image.sources.join(", ")})`,
-        digest,
-        image.lockedDigest
-      );
+      throw notAsLocked(`The image ${image.reference}${askedBy(image)}`, digest, image.lockedDigest);
     }
     if (cache === void 0) return void 0;
     const key = archiveKey(image, digest, arch3);
@@ -48172,7 +48175,7 @@ function lockImages(images, lock) {
     }
     return recorded === void 0 ? image : { ...image, lockedDigest: recorded.digest };
   });
-  throwAll("images are not those of the lock", problems);
+  throwProblems("images are not those of the lock", problems);
   return tied;
 }
 function requireLocked(record, lock) {
@@ -48207,7 +48210,7 @@ function requireSameChoices(plan, { name, record }) {
       `Leave ${input} empty to take what the lock says, or leave lock empty.`
     )
   );
-  throwAll("inputs contradict the lock", problems);
+  throwProblems("inputs contradict the lock", problems);
 }
 var INPUT_OF = {
   kubernetes: "kubernetes-version",
@@ -48239,18 +48242,14 @@ function webAddress({ path: path5, source }, lock) {
   if (URL.canParse(source) && /^https?:$/.test(new URL(source).protocol) && !hasUser(source)) return source;
   throw badLock(lock, `does not say from which URL ${path5} came`);
 }
-function unknownImage({ reference, sources }, { name }) {
+function unknownImage(image, { name }) {
   return new Failure(
-    `The image ${reference} (asked for by ${sources.join(", ")}) is not in the lock ${name}`,
+    `The image ${image.reference}${askedBy(image)} is not in the lock ${name}`,
     "Take it out of extra-images, or leave lock empty."
   );
 }
 function badLock({ name }, what) {
   return new Failure(`The lock ${name} ${what}`, "Take the versions.txt of a build as it is.");
-}
-function throwAll(what, problems) {
-  const [first, ...others] = problems;
-  if (first !== void 0) throw others.length === 0 ? first : joined(what, problems);
 }
 
 // src/plan/resolve.ts
@@ -48790,18 +48789,7 @@ async function textOnIso(iso, path5) {
 }
 async function readText(request, context) {
   const { source, onIso, input } = request;
-  if (new RegExp("\\p{Cc}", "u").test(source)) {
-    throw new Failure(
-      `${input}: ${JSON.stringify(source)} holds a line end or control character`,
-      `Set ${input} to one path or URL.`
-    );
-  }
-  if (hasUser(source)) {
-    throw new Failure(
-      `${input}: the URL holds a user or password (not shown here)`,
-      `Download the ${onIso} in a step before, and set ${input} to its path.`
-    );
-  }
+  requirePlainSource(source, { input, what: onIso, kinds: "path or URL" });
   if (/^https?:\/\//i.test(source)) {
     const downloads = new Downloads(context);
     const wanted = { what: onIso, input, candidates: [{ url: source }] };
@@ -49434,8 +49422,14 @@ async function buildInto(request, environment2, stages) {
   const archives = images.map(({ fileName, path: path5 }) => ({ path: `docker/${fileName}`, source: path5 }));
   const parts2 = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer };
   const check = async (isoPath) => {
-    if (request.verify) await watch.time("Verify", requireSound(isoPath, plan, tools, stages));
-    else log2.warning("verify is false: nobody has looked whether nodes can use this ISO.");
+    if (!request.verify) {
+      log2.warning("verify is false: nobody has looked whether nodes can use this ISO.");
+      return;
+    }
+    const { arch: arch3, cloudstack } = plan;
+    const asked = { isoPath, arch: arch3, cloudstack, containerd: tools, workspace, log: log2 };
+    const { findings } = await watch.time("Verify", requireSound("The finished ISO", asked));
+    if (findings.length > 0) log2.notice(formatFindings(findings));
   };
   const finished = await watch.time("ISO", publish(parts2, outputDir, check, stages));
   return { plan, record, images, stages: watch.stages, ...finished };
@@ -49454,15 +49448,12 @@ async function acquire(request, plan, tools, watch, stages) {
   );
   return { files: [...binaryFiles, ...manifestFiles], images };
 }
-async function requireSound(isoPath, { arch: arch3, cloudstack }, containerd2, { workspace, log: log2 }) {
-  const { findings } = await verifyIso({ isoPath, arch: arch3, cloudstack, containerd: containerd2, workspace, log: log2 });
-  const errors = findings.filter(({ severity }) => severity === "error");
-  if (errors.length > 0) throw unsound("The finished ISO", errors);
-  if (findings.length > 0) log2.notice(formatFindings(findings));
-}
-function unsound(iso, errors) {
-  return new Failure(
-    `${iso} would fail on a node: ${errors.length} ${errors.length === 1 ? "fault" : "faults"}`,
+async function requireSound(what, request) {
+  const verdict = await verifyIso(request);
+  const errors = verdict.findings.filter(({ severity }) => severity === "error");
+  if (errors.length === 0) return verdict;
+  throw new Failure(
+    `${what} would fail on a node: ${errors.length} ${errors.length === 1 ? "fault" : "faults"}`,
     formatFindings(errors)
   );
 }
@@ -49470,10 +49461,7 @@ async function verify(isoPath, cloudstack, environment2) {
   return await withStages({ mirrors: [] }, environment2, async (stages) => {
     const { workspace, log: log2 } = stages;
     const containerd2 = await provideTools(stages);
-    const verdict = await verifyIso({ isoPath, cloudstack, containerd: containerd2, workspace, log: log2 });
-    const errors = verdict.findings.filter(({ severity }) => severity === "error");
-    if (errors.length > 0) throw unsound(isoPath, errors);
-    return verdict;
+    return await requireSound(isoPath, { isoPath, cloudstack, containerd: containerd2, workspace, log: log2 });
   });
 }
 async function describePlan(request, environment2) {
@@ -49776,9 +49764,7 @@ function parseCloudStackRequest(values, front, context) {
     upgradeTimeout: read("upgrade-timeout", parseMinutes),
     redeployTimeout: read("redeploy-timeout", parseMinutes)
   };
-  const [problem, another] = problems;
-  if (another !== void 0) throw joined("inputs cannot be used", problems);
-  if (problem !== void 0) throw problem;
+  throwProblems("inputs cannot be used", problems);
   const { apiKey, secretKey, ...rest } = whole(common, ["caFile", "versionName"]);
   return {
     ...rest,

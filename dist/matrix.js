@@ -24490,8 +24490,7 @@ async function newestVersion(minor, includePrereleases, context) {
     if (minorOf(version) !== minor) throw notTheVersion(stable.url, version, "minors");
     return version;
   } catch (thrown) {
-    const cause = thrown instanceof Failure ? thrown.cause : void 0;
-    if (cause instanceof HTTPError && cause.httpStatusCode === 404) return void 0;
+    if (thrown instanceof Failure && isNotFound(thrown.cause)) return void 0;
     throw thrown;
   }
 }

@@ -29924,6 +29924,10 @@ function joined(what, problems) {
   const items = problems.map((problem) => `- ${problem.message.replace("\n", ". ")}`);
   return new Failure(`${problems.length} ${what}`, items.join("\n"));
 }
+function throwProblems(what, problems) {
+  const [first, ...others] = problems;
+  if (first !== void 0) throw others.length === 0 ? first : joined(what, problems);
+}
 function reasonOf(thrown) {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
@@ -30159,9 +30163,7 @@ function parseCloudStackRequest(values, front, context) {
     upgradeTimeout: read("upgrade-timeout", parseMinutes),
     redeployTimeout: read("redeploy-timeout", parseMinutes)
   };
-  const [problem, another] = problems;
-  if (another !== void 0) throw joined("inputs cannot be used", problems);
-  if (problem !== void 0) throw problem;
+  throwProblems("inputs cannot be used", problems);
   const { apiKey, secretKey, ...rest } = whole(common, ["caFile", "versionName"]);
   return {
     ...rest,
@@ -30835,6 +30837,21 @@ function isPrefix(prefix, url) {
 function hasUser(text) {
   return /:\/\/[^/\s]*@/.test(text);
 }
+function requirePlainSource(text, about) {
+  const { input, what, kinds } = about;
+  if (hasUser(text)) {
+    throw new Failure(
+      `${input}: the URL holds a user or password (not shown here)`,
+      `Download the ${what} in a step before, and set ${input} to the path of the file.`
+    );
+  }
+  if (new RegExp("\\p{Cc}", "u").test(text)) {
+    throw new Failure(
+      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
+      `Set ${input} to one ${kinds}.`
+    );
+  }
+}
 
 // src/together.ts
 async function together(parts, onFailure = () => {
@@ -31488,18 +31505,7 @@ async function textOnIso(iso, path) {
 }
 async function readText(request, context) {
   const { source, onIso, input } = request;
-  if (new RegExp("\\p{Cc}", "u").test(source)) {
-    throw new Failure(
-      `${input}: ${JSON.stringify(source)} holds a line end or control character`,
-      `Set ${input} to one path or URL.`
-    );
-  }
-  if (hasUser(source)) {
-    throw new Failure(
-      `${input}: the URL holds a user or password (not shown here)`,
-      `Download the ${onIso} in a step before, and set ${input} to its path.`
-    );
-  }
+  requirePlainSource(source, { input, what: onIso, kinds: "path or URL" });
   if (/^https?:\/\//i.test(source)) {
     const downloads = new Downloads(context);
     const wanted = { what: onIso, input, candidates: [{ url: source }] };

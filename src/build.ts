@@ -30,8 +30,8 @@ import { registryMirrors } from './request/mirrors.ts'
 import type { BuildRequest } from './request/request.ts'
 import { type StageTime, Stopwatch } from './stopwatch.ts'
 import { together } from './together.ts'
-import { type Finding, formatFindings } from './verify/finding.ts'
-import { type Verdict, verifyIso } from './verify/verify.ts'
+import { formatFindings } from './verify/finding.ts'
+import { type Verdict, type VerifyRequest, verifyIso } from './verify/verify.ts'
 import { type Workspace, withWorkspace } from './workspace.ts'
 
 /** What a build needs besides the request. */
@@ -107,8 +107,14 @@ async function buildInto(
   const archives = images.map(({ fileName, path }) => ({ path: `docker/${fileName}`, source: path }))
   const parts = { name: plan.name, record, files: [...files.map(({ file }) => file), ...archives], writer }
   const check = async (isoPath: string): Promise<void> => {
-    if (request.verify) await watch.time('Verify', requireSound(isoPath, plan, tools, stages))
-    else log.warning('verify is false: nobody has looked whether nodes can use this ISO.')
+    if (!request.verify) {
+      log.warning('verify is false: nobody has looked whether nodes can use this ISO.')
+      return
+    }
+    const { arch, cloudstack } = plan
+    const asked = { isoPath, arch, cloudstack, containerd: tools, workspace, log }
+    const { findings } = await watch.time('Verify', requireSound('The finished ISO', asked))
+    if (findings.length > 0) log.notice(formatFindings(findings))
   }
   const finished = await watch.time('ISO', publish(parts, outputDir, check, stages))
   return { plan, record, images, stages: watch.stages, ...finished }
@@ -136,23 +142,13 @@ async function acquire(
   return { files: [...binaryFiles, ...manifestFiles], images }
 }
 
-/** Looks at the finished ISO as a node will. @throws Failure with every finding that would break a node */
-async function requireSound(
-  isoPath: string,
-  { arch, cloudstack }: Plan,
-  containerd: ContainerdBinaries,
-  { workspace, log }: Stages,
-): Promise<void> {
-  const { findings } = await verifyIso({ isoPath, arch, cloudstack, containerd, workspace, log })
-  const errors = findings.filter(({ severity }) => severity === 'error')
-  if (errors.length > 0) throw unsound('The finished ISO', errors)
-  if (findings.length > 0) log.notice(formatFindings(findings))
-}
-
-/** The Failure that tells what is wrong with an ISO. */
-function unsound(iso: string, errors: readonly Finding[]): Failure {
-  return new Failure(
-    `${iso} would fail on a node: ${errors.length} ${errors.length === 1 ? 'fault' : 'faults'}`,
+/** @param what the ISO, for the message @throws Failure with every finding that would break a node */
+async function requireSound(what: string, request: VerifyRequest): Promise<Verdict> {
+  const verdict = await verifyIso(request)
+  const errors = verdict.findings.filter(({ severity }) => severity === 'error')
+  if (errors.length === 0) return verdict
+  throw new Failure(
+    `${what} would fail on a node: ${errors.length} ${errors.length === 1 ? 'fault' : 'faults'}`,
     formatFindings(errors),
   )
 }
@@ -171,10 +167,7 @@ export async function verify(
   return await withStages({ mirrors: [] }, environment, async (stages) => {
     const { workspace, log } = stages
     const containerd = await provideTools(stages)
-    const verdict = await verifyIso({ isoPath, cloudstack, containerd, workspace, log })
-    const errors = verdict.findings.filter(({ severity }) => severity === 'error')
-    if (errors.length > 0) throw unsound(isoPath, errors)
-    return verdict
+    return await requireSound(isoPath, { isoPath, cloudstack, containerd, workspace, log })
   })
 }
 

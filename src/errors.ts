@@ -25,6 +25,12 @@ export function joined(what: string, problems: readonly Failure[]): Failure {
   return new Failure(`${problems.length} ${what}`, items.join('\n'))
 }
 
+/** Throws what was found, if anything: the one Failure as it is, several as one. @param what as for {@link joined} */
+export function throwProblems(what: string, problems: readonly Failure[]): void {
+  const [first, ...others] = problems
+  if (first !== undefined) throw others.length === 0 ? first : joined(what, problems)
+}
+
 /** The text of whatever was thrown: also of values that are no Error. */
 export function reasonOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { parse } from 'semver'
 import { type Arch, parseArch } from '../arch.ts'
-import { Failure, joined } from '../errors.ts'
+import { Failure, throwProblems } from '../errors.ts'
 import { parseSwitch } from '../request/switch.ts'
 import type { ClusterChoice } from './plan.ts'
 import type { Registration } from './register.ts'
@@ -107,9 +107,7 @@ export function parseCloudStackRequest(
     upgradeTimeout: read('upgrade-timeout', parseMinutes),
     redeployTimeout: read('redeploy-timeout', parseMinutes),
   }
-  const [problem, another] = problems
-  if (another !== undefined) throw joined('inputs cannot be used', problems)
-  if (problem !== undefined) throw problem
+  throwProblems('inputs cannot be used', problems)
   const { apiKey, secretKey, ...rest } = whole(common, ['caFile', 'versionName'])
   return {
     ...rest,

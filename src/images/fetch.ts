@@ -160,7 +160,8 @@ function isSchema1({ stderr }: ProgramOutput): boolean {
   return /(media type|response\.header\.content-type=)[\\" ]*[\w./]*manifest\.v1\+/.test(stderr)
 }
 
-function askedBy({ sources }: FetchedImage): string {
+/** Who asks for an image, in brackets, for messages. */
+export function askedBy({ sources }: Pick<FetchedImage, 'sources'>): string {
   return ` (asked for by ${sources.join(', ')})`
 }
 

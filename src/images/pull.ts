@@ -11,7 +11,7 @@ import { writeArchive } from './archive.ts'
 import { archiveKey, archiveProblem } from './cached.ts'
 import type { Containerd } from './containerd.ts'
 import { fetchContent } from './content.ts'
-import { resolveDigest } from './fetch.ts'
+import { askedBy, resolveDigest } from './fetch.ts'
 import { contestedTags, type PlannedImage, planImages, type WantedImage } from './plan.ts'
 
 /** An image in its archive. */
@@ -91,11 +91,7 @@ export async function pullImages(
     if (cache === undefined && image.lockedDigest === undefined) return undefined
     const digest = image.digest ?? (await resolveDigest(image, context))
     if (image.lockedDigest !== undefined && image.lockedDigest !== digest) {
-      throw notAsLocked(
-        `The image ${image.reference} (asked for by ${image.sources.join(', ')})`,
-        digest,
-        image.lockedDigest,
-      )
+      throw notAsLocked(`The image ${image.reference}${askedBy(image)}`, digest, image.lockedDigest)
     }
     if (cache === undefined) return undefined
     const key = archiveKey(image, digest, arch)

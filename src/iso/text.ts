@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path'
 import { Failure, fileFailure, hasCode } from '../errors.ts'
 import { Downloads, isNotFound } from '../fetch/download.ts'
 import type { Log } from '../log.ts'
-import { hasUser, type Mirror } from '../request/mirrors.ts'
+import { type Mirror, requirePlainSource } from '../request/mirrors.ts'
 import { type IsoImage, openIso } from './reader.ts'
 
 /** A text file of more bytes is something else. */
@@ -46,18 +46,7 @@ export interface TextContext {
  */
 export async function readText(request: TextRequest, context: TextContext): Promise<string> {
   const { source, onIso, input } = request
-  if (/\p{Cc}/u.test(source)) {
-    throw new Failure(
-      `${input}: ${JSON.stringify(source)} holds a line end or control character`,
-      `Set ${input} to one path or URL.`,
-    )
-  }
-  if (hasUser(source)) {
-    throw new Failure(
-      `${input}: the URL holds a user or password (not shown here)`,
-      `Download the ${onIso} in a step before, and set ${input} to its path.`,
-    )
-  }
+  requirePlainSource(source, { input, what: onIso, kinds: 'path or URL' })
   if (/^https?:\/\//i.test(source)) {
     const downloads = new Downloads(context)
     const wanted = { what: onIso, input, candidates: [{ url: source }] } as const

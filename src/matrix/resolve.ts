@@ -1,9 +1,8 @@
 import { join } from 'node:path'
-import { HTTPError } from '@actions/tool-cache'
 import pMap from 'p-map'
 import { parse } from 'semver'
 import { Failure } from '../errors.ts'
-import type { Candidates, Downloads } from '../fetch/download.ts'
+import { type Candidates, type Downloads, isNotFound } from '../fetch/download.ts'
 import { listRefs } from '../fetch/git.ts'
 import type { Log } from '../log.ts'
 import { releasesOf } from '../plan/releases.ts'
@@ -79,8 +78,7 @@ async function newestVersion(
     if (minorOf(version) !== minor) throw notTheVersion(stable.url, version, 'minors')
     return version
   } catch (thrown) {
-    const cause = thrown instanceof Failure ? thrown.cause : undefined
-    if (cause instanceof HTTPError && cause.httpStatusCode === 404) return undefined
+    if (thrown instanceof Failure && isNotFound(thrown.cause)) return undefined
     throw thrown
   }
 }

@@ -1,5 +1,6 @@
 import { hostArch, platformOf } from '../arch.ts'
-import { Failure, joined } from '../errors.ts'
+import { Failure, throwProblems } from '../errors.ts'
+import { askedBy } from '../images/fetch.ts'
 import type { PlannedImage } from '../images/plan.ts'
 import { formatRecord, type IsoRecord, type RecordedFile } from '../record/record.ts'
 import { type Lock, notAsLocked } from '../request/lock.ts'
@@ -49,7 +50,7 @@ export function lockImages(images: readonly PlannedImage[], lock: Lock): readonl
     }
     return recorded === undefined ? image : { ...image, lockedDigest: recorded.digest }
   })
-  throwAll('images are not those of the lock', problems)
+  throwProblems('images are not those of the lock', problems)
   return tied
 }
 
@@ -89,7 +90,7 @@ function requireSameChoices(plan: Plan, { name, record }: Lock): void {
           `Leave ${input} empty to take what the lock says, or leave lock empty.`,
         ),
     )
-  throwAll('inputs contradict the lock', problems)
+  throwProblems('inputs contradict the lock', problems)
 }
 
 const INPUT_OF = {
@@ -130,18 +131,13 @@ function webAddress({ path, source }: RecordedFile, lock: Lock): string {
   throw badLock(lock, `does not say from which URL ${path} came`)
 }
 
-function unknownImage({ reference, sources }: PlannedImage, { name }: Lock): Failure {
+function unknownImage(image: PlannedImage, { name }: Lock): Failure {
   return new Failure(
-    `The image ${reference} (asked for by ${sources.join(', ')}) is not in the lock ${name}`,
+    `The image ${image.reference}${askedBy(image)} is not in the lock ${name}`,
     'Take it out of extra-images, or leave lock empty.',
   )
 }
 
 function badLock({ name }: Lock, what: string): Failure {
   return new Failure(`The lock ${name} ${what}`, 'Take the versions.txt of a build as it is.')
-}
-
-function throwAll(what: string, problems: readonly Failure[]): void {
-  const [first, ...others] = problems
-  if (first !== undefined) throw others.length === 0 ? first : joined(what, problems)
 }

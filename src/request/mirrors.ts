@@ -79,6 +79,30 @@ export function hasUser(text: string): boolean {
   return /:\/\/[^/\s]*@/.test(text)
 }
 
+/**
+ * Refuses what cannot name one file or URL. Looks for passwords first, so that no message shows one.
+ * @param about `what` lies there, and which `kinds` of sources the input takes, for messages
+ * @throws Failure naming the input
+ */
+export function requirePlainSource(
+  text: string,
+  about: { readonly input: string; readonly what: string; readonly kinds: string },
+): void {
+  const { input, what, kinds } = about
+  if (hasUser(text)) {
+    throw new Failure(
+      `${input}: the URL holds a user or password (not shown here)`,
+      `Download the ${what} in a step before, and set ${input} to the path of the file.`,
+    )
+  }
+  if (/\p{Cc}/u.test(text)) {
+    throw new Failure(
+      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
+      `Set ${input} to one ${kinds}.`,
+    )
+  }
+}
+
 function withoutSlash(url: string): string {
   return url.replace(/\/+$/, '')
 }

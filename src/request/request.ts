@@ -2,10 +2,10 @@ import { isAbsolute, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Arch, parseArch } from '../arch.ts'
 import { DEFAULTS } from '../defaults.ts'
-import { Failure, joined } from '../errors.ts'
+import { Failure, throwProblems } from '../errors.ts'
 import { formatReference, parseReference } from '../images/reference.ts'
 import { type Lock, lockedSettings } from './lock.ts'
-import { hasUser, type Mirror, parseMirrors } from './mirrors.ts'
+import { type Mirror, parseMirrors, requirePlainSource } from './mirrors.ts'
 import { BUILD_SETTINGS, type BuildSettingName, type SettingValues } from './settings.ts'
 import { parseSwitch } from './switch.ts'
 import { type KubernetesRequest, parseKubernetesVersion, parseVersion, type Version } from './version.ts'
@@ -114,8 +114,7 @@ export function parseRequest(
     ...optional('buildName', read('build-name', parseBuildName)),
   }
   const { network, arch, ccm, csi, outputDir } = request
-  const [problem, ...others] = problems
-  if (problem !== undefined) throw others.length === 0 ? problem : joined('inputs cannot be used', problems)
+  throwProblems('inputs cannot be used', problems)
   if (!kubernetes || !network || !arch || !ccm || !csi || !outputDir) {
     throw new Error('a setting without a default was read as absent')
   }
@@ -149,18 +148,7 @@ function parseManifest(
   names: readonly AddOn[],
   cwd: string,
 ): ManifestRequest {
-  if (hasUser(text)) {
-    throw new Failure(
-      `${input}: the URL holds a user or password (not shown here)`,
-      `Download the manifest in a step before, and set ${input} to the path of the file.`,
-    )
-  }
-  if (/\p{Cc}/u.test(text)) {
-    throw new Failure(
-      `${input}: ${JSON.stringify(text)} holds a line end or control character`,
-      `Set ${input} to one URL, file or add-on.`,
-    )
-  }
+  requirePlainSource(text, { input, what: 'manifest', kinds: 'URL, file or add-on' })
   const at = text.indexOf('@')
   const name = names.find((candidate) => candidate === (at < 0 ? text : text.slice(0, at)))
   if (name !== undefined) {

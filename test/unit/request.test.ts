@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseEpoch } from '../../src/request/epoch.ts'
 import type { Lock } from '../../src/request/lock.ts'
-import { mirroredUrl, parseMirrors, registryMirrors } from '../../src/request/mirrors.ts'
+import { mirroredUrl, parseMirrors, registryMirrors, requirePlainSource } from '../../src/request/mirrors.ts'
 import { parseRequest } from '../../src/request/request.ts'
 import type { SettingValues } from '../../src/request/settings.ts'
 import { compareMinors, parseKubernetesVersion, parseVersion } from '../../src/request/version.ts'
@@ -224,6 +224,13 @@ describe('SOURCE_DATE_EPOCH', () => {
   it.each(['abc', '-1', '1.5', '1e9', '0', '9999999999'])('refuses %j', (text) => {
     expect(() => parseEpoch(text)).toThrow('SOURCE_DATE_EPOCH')
   })
+})
+
+it('shows no password of a source, whatever else is wrong with it', () => {
+  const about = { input: 'lock', what: 'versions.txt', kinds: 'path or URL' }
+  expect(() => requirePlainSource('https://me:secret@x.example/v\n', about)).toThrow(
+    /^lock: the URL holds a user or password \(not shown here\)\n.*path of the file\.$/,
+  )
 })
 
 describe('a request with a lock', () => {
