@@ -48064,7 +48064,7 @@ function parseRecord(text, where) {
   if (heading !== HEADING) {
     throw new Failure(
       `${where} is no versions.txt that this release reads: its first line is ${JSON.stringify((heading ?? "").slice(0, 80))}`,
-      `The first line has to be ${JSON.stringify(HEADING)}.`
+      `The first line has to be ${JSON.stringify(HEADING)}: name the versions.txt of a build, or its ISO.`
     );
   }
   let platform3;
@@ -51553,7 +51553,7 @@ function repository({ reference }) {
 // src/record/read.ts
 async function readRecord2(source, input, context) {
   const text = await readText({ source, onIso: "versions.txt", input }, context);
-  return parseRecord(text, source);
+  return parseRecord(text, `${input}: ${source}`);
 }
 
 // src/request/read.ts

@@ -9,5 +9,5 @@ import { type IsoRecord, parseRecord } from './record.ts'
  */
 export async function readRecord(source: string, input: string, context: TextContext): Promise<IsoRecord> {
   const text = await readText({ source, onIso: 'versions.txt', input }, context)
-  return parseRecord(text, source)
+  return parseRecord(text, `${input}: ${source}`)
 }

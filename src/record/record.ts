@@ -81,7 +81,7 @@ export function parseRecord(text: string, where: string): IsoRecord {
   if (heading !== HEADING) {
     throw new Failure(
       `${where} is no versions.txt that this release reads: its first line is ${JSON.stringify((heading ?? '').slice(0, 80))}`,
-      `The first line has to be ${JSON.stringify(HEADING)}.`,
+      `The first line has to be ${JSON.stringify(HEADING)}: name the versions.txt of a build, or its ISO.`,
     )
   }
   let platform: string | undefined

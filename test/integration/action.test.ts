@@ -218,7 +218,9 @@ it('refuses a previous or lock that is no record, before it builds', async () =>
   for (const input of ['previous', 'lock']) {
     const { code, stdout } = await runAction({ [input]: path })
     expect(code, input).toBe(1)
-    expect(stdout, input).toMatch(/::error::.*page\.txt is no versions\.txt/)
+    expect(stdout, input).toMatch(
+      new RegExp(`::error::${input}: .*page\\.txt is no versions\\.txt.*versions\\.txt of a build`),
+    )
   }
   expect(upstream.counts().blobs).toBe(0)
 })
